@@ -1,0 +1,13 @@
+# Writes OUTPUT: a C++ file with `std::string_view FUNCTION(std::string_view)` over the texts of FILES ('|' separated).
+string(REPLACE "|" ";" files "${FILES}")
+string(REGEX REPLACE "::[^:]*$" "" space "${FUNCTION}")
+string(REGEX REPLACE "^.*::" "" name "${FUNCTION}")
+set(text "#include <string_view>\nnamespace ${space} {\nstd::string_view ${name}([[maybe_unused]] std::string_view file) noexcept {\n")
+foreach(file IN LISTS files)
+  get_filename_component(stem "${file}" NAME_WE)
+  file(READ "${file}" hex HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
+  string(APPEND text "  { static const unsigned char t[] = {${bytes}0};\n    if (file == \"${stem}\") return {reinterpret_cast<const char*>(t), sizeof t - 1}; }\n")
+endforeach()
+string(APPEND text "  return {};\n}\n}\n")
+file(WRITE "${OUTPUT}" "${text}")

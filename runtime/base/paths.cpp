@@ -1,0 +1,89 @@
+#include "runtime/base/paths.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "runtime/base/json.h"
+#include "runtime/base/settings.h"
+
+namespace flagos {
+namespace {
+std::string envOr(const char* name, const std::string& fallback) {
+  const char* v = std::getenv(name);
+  return v && *v ? v : fallback;
+}
+std::string home() { return envOr("HOME", "/tmp/flagos-" + std::to_string(::getuid()) + "-home"); }
+}  // namespace
+
+std::string runtimeDir() {
+  if (auto d = setting("FLAGOS_RUNTIME_DIR")) return *d;
+  const std::string xdg = envOr("XDG_RUNTIME_DIR", "");
+  return xdg.empty() ? "/tmp/flagos-" + std::to_string(::getuid()) : xdg + "/flagos";
+}
+
+Result<void> makeDirs(const std::string& path) {
+  for (size_t i = 1; i <= path.size(); ++i) {
+    if (i != path.size() && path[i] != '/') continue;
+    const std::string part = path.substr(0, i);
+    struct stat s;
+    if (::stat(part.c_str(), &s) == 0) {
+      if (S_ISDIR(s.st_mode)) continue;
+      Error e = fail("is not a folder");
+      e.where = part;
+      return e;
+    }
+    if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
+      Error e = fail(std::string("cannot create: ") + std::strerror(errno));
+      e.where = part;
+      return e;
+    }
+  }
+  return {};
+}
+
+Result<std::string> makeRuntimeDir() {
+  const std::string dir = runtimeDir();
+  if (auto made = makeDirs(dir); !made) return made.error();
+  struct stat s;
+  Error e;
+  e.where = dir;
+  e.todo = "Set FLAGOS_RUNTIME_DIR to a folder of your own";
+  if (::lstat(dir.c_str(), &s) != 0) { e.what = std::strerror(errno); return e; }
+  if (!S_ISDIR(s.st_mode)) { e.what = "is a link, not a folder"; return e; }
+  if (s.st_uid != ::getuid()) { e.what = "belongs to another user"; return e; }
+  if ((s.st_mode & 077) != 0 && ::chmod(dir.c_str(), 0700) != 0) { e.what = "is open to other users"; return e; }
+  return dir;
+}
+
+std::string cacheDir() {
+  if (auto d = setting("FLAGOS_CACHE_DIR")) return *d;
+  return envOr("XDG_CACHE_HOME", home() + "/.cache") + "/flagos";
+}
+std::string configDir() { return envOr("XDG_CONFIG_HOME", home() + "/.config") + "/flagos"; }
+
+std::string programDir() {
+  char buf[4096];
+  const ssize_t n = ::readlink("/proc/self/exe", buf, sizeof buf);
+  if (n <= 0) return "";
+  const std::string path(buf, static_cast<size_t>(n));
+  return path.substr(0, path.rfind('/'));
+}
+
+std::optional<uint64_t> processStartTime(int pid) {
+  auto stat = readFile("/proc/" + std::to_string(pid) + "/stat", 4096);
+  if (!stat) return std::nullopt;
+  // The command name may hold spaces and brackets: fields are counted after the last ')'.
+  size_t p = stat->rfind(')');
+  if (p == std::string::npos) return std::nullopt;
+  for (int field = 2; field < 22; ++field) {
+    p = stat->find(' ', p + 1);
+    if (p == std::string::npos) return std::nullopt;
+  }
+  return std::strtoull(stat->c_str() + p + 1, nullptr, 10);
+}
+
+}  // namespace flagos

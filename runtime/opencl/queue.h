@@ -1,0 +1,77 @@
+// One in-order command queue. Launches carry a tag (who asked, which route) for timings.
+// Threads: a Queue may be used from any thread; launches are serialised by its mutex. After fork every launch fails
+// with an error that says so (an OpenCL context does not survive fork).
+#pragma once
+#include <CL/cl.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <initializer_list>
+#include <string_view>
+
+#include "runtime/base/result.h"
+#include "runtime/opencl/program.h"
+
+namespace flagos::ocl {
+
+class Device;
+
+// Credited with a launch's device time and counted per kernel.
+struct LaunchTag {
+  uint32_t site = 0;     // telemetry::SiteId
+  uint32_t route = 0;    // kde::RouteId
+};
+// The tag used by launches of this thread; set by the torch glue at operator entry.
+LaunchTag& currentTag() noexcept;
+
+// One kernel argument: plain old data up to 16 bytes, a buffer, or local memory.
+struct Arg {
+  const void* data; size_t bytes; alignas(16) unsigned char inline_[16];
+  static Arg buffer(cl_mem m) noexcept;
+  static Arg local(size_t bytes) noexcept;
+  template <class T> static Arg of(T v) noexcept;
+};
+
+struct Range { int dims = 1; size_t global[3] = {1, 1, 1}; size_t local[3] = {0, 0, 0}; };  // local[0] = 0: driver's choice
+
+class Queue {
+ public:
+  virtual ~Queue() = default;
+  virtual uint32_t id() const noexcept = 0;       // index within the device; 0 = default queue
+  virtual Device& device() noexcept = 0;
+
+  virtual Result<void> launch(const Kernel& kernel, Range range, std::initializer_list<Arg> args) = 0;
+  // Host <-> device. Shared memory: a plain memcpy after a wait. Discrete: enqueued copies. `blocking` returns when done.
+  virtual Result<void> write(cl_mem dst, size_t dst_offset, const void* src, size_t bytes, bool blocking) = 0;
+  virtual Result<void> read(void* dst, cl_mem src, size_t src_offset, size_t bytes, bool blocking) = 0;
+  virtual Result<void> copy(cl_mem dst, size_t dst_offset, cl_mem src, size_t src_offset, size_t bytes) = 0;
+  virtual Result<void> fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, size_t pattern_bytes) = 0;
+
+  // Work submitted so far has a ticket number; done() is the last finished one we know of.
+  virtual uint64_t submitted() const noexcept = 0;
+  // Never calls the driver if nothing is pending by our own counters.
+  virtual bool idle() const noexcept = 0;
+  virtual Result<void> finish() noexcept = 0;
+  virtual bool isDone(uint64_t ticket) noexcept = 0;             // may ask the driver, never blocks
+  virtual Result<void> wait(uint64_t ticket) noexcept = 0;
+  // Later work here starts only after `ticket` of `other` is done (streams).
+  virtual Result<void> waitFor(Queue& other, uint64_t ticket) noexcept = 0;
+};
+
+// Sink for timings, set once by the glue (telemetry). Called from a driver or harvesting thread: lock-free, no GIL.
+using TimingSink = void (*)(LaunchTag tag, uint64_t start_ns, uint64_t end_ns) noexcept;
+void setTimingSink(TimingSink sink) noexcept;
+// Timings are collected only while true (a viewer or a recording is there).
+void setTimingEnabled(bool on) noexcept;
+
+template <class T>
+Arg Arg::of(T v) noexcept {
+  static_assert(sizeof(T) <= 16);
+  Arg a{nullptr, sizeof(T), {}};
+  __builtin_memcpy(a.inline_, &v, sizeof(T));
+  return a;
+}
+
+}  // namespace flagos::ocl
