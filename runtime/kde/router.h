@@ -32,6 +32,7 @@ struct Route {
   CandidateId chosen = kNoCandidate;    // kNoCandidate: nothing legal (the fallback policy forbids the rest)
   NameId op = 0, kernel = 0, reason = 0;  // texts for viewers: "aten::mm", "opencl.gemm.wide", "rule wide-mm (rules.json:4)"
   double predicted_s = -1;              // < 0 = unknown
+  NameId bound = 0;                     // what limits it: "compute" | "memory" | "copy" | "launch" | "host"; 0 = unknown
   Signature signature;                  // the first call that led here
 };
 // Lock-free; null for an unknown id.

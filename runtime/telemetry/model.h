@@ -11,7 +11,14 @@
 
 namespace flagos::telemetry {
 
-struct RouteRow { std::string op, kernel, reason; uint64_t calls = 0; Metric device_time; uint32_t route = 0; uint32_t site = 0; };
+struct RouteRow {
+  std::string op, kernel, reason, bound;   // bound: compute | memory | copy | launch | host | "" (unknown)
+  uint64_t calls = 0;
+  Metric device_time;                      // measured, over timed_calls calls
+  uint64_t timed_calls = 0;
+  Metric predicted;                        // cost model's seconds for one call
+  uint32_t route = 0, site = 0;
+};
 struct FallbackRow { std::string op; uint64_t calls = 0, bytes = 0; uint32_t site = 0; };
 struct CopyRow { std::string kind; uint64_t calls = 0, bytes = 0; uint32_t site = 0; };
 struct SiteRow {

@@ -31,8 +31,9 @@ SiteId backwardSite(SiteId forward);            // the "backward of" twin; made 
 const Site* site(SiteId) noexcept;              // lock-free, valid for ever; null for 0 or unknown
 SiteId siteCount() noexcept;                    // ids 1 .. siteCount() exist
 
-// Names of a route, given once when the router publishes it (cold).
-void defineRoute(RouteId, NameId op, NameId kernel, NameId reason);
+// Names of a route, given once when the router publishes it (cold). predicted_s < 0 = unknown; `bound` is what the cost
+// model says limits it: "compute" | "memory" | "copy" | "launch" | "host" (0 = unknown).
+void defineRoute(RouteId, NameId op, NameId kernel, NameId reason, double predicted_s, NameId bound);
 
 // Hot paths; any thread, with or without the GIL; noexcept and lock-free.
 void countAlloc(uint32_t device, SiteId, uint64_t bytes) noexcept;
@@ -46,7 +47,7 @@ bool timingWanted() noexcept;
 
 // Counters as a viewer reads them. Values are exact at some moment during the call; it never blocks producers.
 struct SiteCounters { SiteId site; uint32_t device; uint64_t live_bytes, peak_bytes, allocations; uint64_t calls, device_ns; };
-struct RouteCounters { SiteId site; RouteId route; NameId op, kernel, reason; uint64_t calls, device_ns, timed_calls; };
+struct RouteCounters { SiteId site; RouteId route; NameId op, kernel, reason, bound; double predicted_s; uint64_t calls, device_ns, timed_calls; };
 struct FallbackCounters { SiteId site; NameId op; uint64_t calls, bytes; };
 struct CopyCounters { SiteId site; CopyKind kind; uint64_t calls, bytes; };
 struct Counters {
