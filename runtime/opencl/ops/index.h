@@ -1,0 +1,58 @@
+// Gather, scatter, indexing and joining. Index tensors are int64 or int32. An index out of range cannot raise from a
+// kernel: reads give NaN (0 for integers), writes are dropped.
+//
+// Accumulating writes (scatterAdd, indexPut with accumulate, embeddingBackward) are deterministic: every destination
+// element is summed by one work-item in the order of the sources.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "runtime/base/result.h"
+#include "runtime/opencl/ops/scalar.h"
+#include "runtime/opencl/ops/variant.h"
+#include "runtime/opencl/queue.h"
+#include "runtime/opencl/tensor_ref.h"
+
+namespace flagos::ocl {
+
+// out[i][j][k] = in[index[i][j][k]][j][k] for dim 0, and so on.
+Result<void> gather(Queue& queue, const TensorRef& in, int dim, const TensorRef& index, const TensorRef& out, Variant variant);
+// self[index[i][j][k]][j][k] = src[i][j][k] (dim 0); `accumulate`: +=. Sizes are index's.
+Result<void> scatter(Queue& queue, const TensorRef& self, int dim, const TensorRef& index, const TensorRef& src, bool accumulate,
+                     Variant variant);
+Result<void> scatterValue(Queue& queue, const TensorRef& self, int dim, const TensorRef& index, Scalar value, Variant variant);
+// out[..., i, ...] = in[..., index[i], ...].
+Result<void> indexSelect(Queue& queue, const TensorRef& in, int dim, const TensorRef& index, const TensorRef& out, Variant variant);
+// self[..., index[i], ...] += alpha * src[..., i, ...].
+Result<void> indexAdd(Queue& queue, const TensorRef& self, int dim, const TensorRef& index, const TensorRef& src, Scalar alpha,
+                      Variant variant);
+
+// Advanced indexing. indices[d] is null where dimension d of `self` is not indexed; the given ones broadcast together to
+// the index shape B. Result sizes: B in place of the indexed dimensions where they are neighbours, else B first.
+// Negative indices count from the end. At most 4 index tensors.
+Result<void> index(Queue& queue, const TensorRef& self, std::span<const TensorRef* const> indices, const TensorRef& out, Variant variant);
+Result<void> indexPut(Queue& queue, const TensorRef& self, std::span<const TensorRef* const> indices, const TensorRef& values,
+                      bool accumulate, Variant variant);
+
+// out[..., :] = weight[indices[...], :].
+Result<void> embedding(Queue& queue, const TensorRef& weight, const TensorRef& indices, const TensorRef& out, Variant variant);
+// grad_weight is written in full; rows of padding_idx stay zero (-1: none).
+Result<void> embeddingBackward(Queue& queue, const TensorRef& grad, const TensorRef& indices, const TensorRef& grad_weight,
+                               int64_t padding_idx, bool scale_by_freq, Variant variant);
+
+Result<void> cat(Queue& queue, std::span<const TensorRef> in, int dim, const TensorRef& out, Variant variant);
+// Bit d of dims: dimension d is reversed.
+Result<void> flip(Queue& queue, const TensorRef& in, uint32_t dims, const TensorRef& out, Variant variant);
+// Keeps j - i <= diagonal (tril) or >= diagonal (triu) of the last two dimensions; zeros elsewhere.
+Result<void> triangle(Queue& queue, const TensorRef& in, const TensorRef& out, int64_t diagonal, bool upper, Variant variant);
+
+enum class ScanOp : uint8_t { cumsum, cumprod };
+Result<void> scan(Queue& queue, ScanOp op, const TensorRef& in, const TensorRef& out, int dim, Variant variant);
+// Stable sort along dim; NaN is the largest. `indices` int64.
+Result<void> sort(Queue& queue, const TensorRef& in, const TensorRef& values, const TensorRef& indices, int dim, bool descending,
+                  Variant variant);
+// The k largest (or smallest), in order. values.sizes[dim] is k.
+Result<void> topk(Queue& queue, const TensorRef& in, const TensorRef& values, const TensorRef& indices, int dim, bool largest,
+                  Variant variant);
+
+}  // namespace flagos::ocl
