@@ -1,38 +1,53 @@
-// Working memory for operators that need more than one launch (split reductions, packed panels). It belongs to the
-// queue, not to the tensor pool: users' memory figures count tensors only.
+// A short-lived device buffer for one operator: taken from the device's pool, given back when the launcher returns.
+// Giving it back before the kernels ran is right: the pool reuses a block on the same queue first, and the queue is
+// in-order. It exists so that launchers cannot leak a block on an error path.
 #pragma once
 #include <CL/cl.h>
 
 #include <cstddef>
-#include <mutex>
 
 #include "runtime/base/result.h"
+#include "runtime/mou/pool.h"
+#include "runtime/opencl/device.h"
 #include "runtime/opencl/queue.h"
 
 namespace flagos::ocl {
 
-// Holds the queue's scratch buffer while an operator enqueues its launches. The queue runs in order, so the next holder
-// may reuse the memory at once. One lease at a time in a thread: hold it for the enqueueing only, never across a call
-// of another operator that may lease.
-class ScratchLease {
+class Scratch {
  public:
-  ScratchLease(ScratchLease&&) noexcept = default;
-  ScratchLease& operator=(ScratchLease&&) noexcept = default;
-  cl_mem buffer() const noexcept { return buffer_; }
-  size_t bytes() const noexcept { return bytes_; }
+  // The pool's own error (out of memory with figures) is passed on.
+  static Result<Scratch> take(Queue& queue, size_t bytes) {
+    mou::Pool& pool = queue.device().pool();
+    Result<mou::Block*> block = pool.allocate(bytes, queue.id(), currentTag().site);
+    if (!block) return block.error();
+    return Scratch(&pool, *block);
+  }
+  Scratch() = default;
+  Scratch(Scratch&& other) noexcept : pool_(other.pool_), block_(other.block_) { other.block_ = nullptr; }
+  Scratch& operator=(Scratch&& other) noexcept {
+    if (this != &other) {
+      release();
+      pool_ = other.pool_;
+      block_ = other.block_;
+      other.block_ = nullptr;
+    }
+    return *this;
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() { release(); }
+
+  cl_mem buffer() const noexcept { return block_ ? static_cast<cl_mem>(mou::slabHandle(*block_)) : nullptr; }
+  size_t offset() const noexcept { return block_ ? block_->offset : 0; }  // bytes
 
  private:
-  friend Result<ScratchLease> leaseScratch(Queue& queue, size_t bytes);
-  ScratchLease(std::unique_lock<std::mutex> lock, cl_mem buffer, size_t bytes)
-      : lock_(std::move(lock)), buffer_(buffer), bytes_(bytes) {}
-  std::unique_lock<std::mutex> lock_;
-  cl_mem buffer_ = nullptr;
-  size_t bytes_ = 0;
+  Scratch(mou::Pool* pool, mou::Block* block) : pool_(pool), block_(block) {}
+  void release() noexcept {
+    if (block_) pool_->release(block_);
+    block_ = nullptr;
+  }
+  mou::Pool* pool_ = nullptr;
+  mou::Block* block_ = nullptr;
 };
-
-// At least `bytes`; contents are undefined. Any thread; waits for another thread's lease on the same queue.
-Result<ScratchLease> leaseScratch(Queue& queue, size_t bytes);
-// Frees the scratch of a queue that is going away, or of all where null.
-void releaseScratch(const Queue* queue) noexcept;
 
 }  // namespace flagos::ocl
