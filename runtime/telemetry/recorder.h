@@ -32,8 +32,19 @@ const Site* site(SiteId) noexcept;              // lock-free, valid for ever; nu
 SiteId siteCount() noexcept;                    // ids 1 .. siteCount() exist
 
 // Names of a route, given once when the router publishes it (cold). predicted_s < 0 = unknown; `bound` is what the cost
-// model says limits it: "compute" | "memory" | "copy" | "launch" | "host" (0 = unknown).
-void defineRoute(RouteId, NameId op, NameId kernel, NameId reason, double predicted_s, NameId bound);
+// model says limits it: "compute" | "memory" | "copy" | "launch" | "host" (0 = unknown). `device` is N of npu:N: calls and
+// device time of the route are credited to that device.
+void defineRoute(RouteId, NameId op, NameId kernel, NameId reason, double predicted_s, NameId bound, uint32_t device = 0);
+
+// A source file at its first sight: content as it was then, so that viewers can tell whether it was edited since.
+struct File {
+  std::string path;          // absolute
+  std::string hash;          // fnv1a of the bytes, 16 lower-case hex digits; "" = could not be read (reason in `why`)
+  double mtime = 0;          // seconds since the epoch
+  std::string why;
+};
+void recordFile(const File&);                   // cold; the first record of a path stays
+std::vector<File> recordedFiles();
 
 // Hot paths; any thread, with or without the GIL; noexcept and lock-free.
 void countAlloc(uint32_t device, SiteId, uint64_t bytes) noexcept;
@@ -42,12 +53,14 @@ void countCall(SiteId, RouteId) noexcept;
 void countFallback(SiteId, NameId op, uint64_t bytes) noexcept;       // staged copies through the host
 enum class CopyKind : uint8_t { host_to_device, device_to_host, device_to_device };
 void countCopy(SiteId, CopyKind, uint64_t bytes) noexcept;
+// Device clock, nanoseconds; comes only while timingWanted(). Takes a short per-device lock to merge intervals.
 void addDeviceTime(SiteId, RouteId, uint64_t start_ns, uint64_t end_ns) noexcept;
 bool timingWanted() noexcept;
+void setTimingWanted(bool) noexcept;            // by the server, or a recording
 
 // Counters as a viewer reads them. Values are exact at some moment during the call; it never blocks producers.
-struct SiteCounters { SiteId site; uint32_t device; uint64_t live_bytes, peak_bytes, allocations; uint64_t calls, device_ns; };
-struct RouteCounters { SiteId site; RouteId route; NameId op, kernel, reason, bound; double predicted_s; uint64_t calls, device_ns, timed_calls; };
+struct SiteCounters { SiteId site; uint32_t device; uint64_t live_bytes, peak_bytes, allocations; uint64_t calls, device_ns, timed_calls; };
+struct RouteCounters { SiteId site; RouteId route; NameId op, kernel, reason, bound; double predicted_s; uint64_t calls, device_ns, timed_calls; uint32_t device; };
 struct FallbackCounters { SiteId site; NameId op; uint64_t calls, bytes; };
 struct CopyCounters { SiteId site; CopyKind kind; uint64_t calls, bytes; };
 struct Counters {
@@ -59,7 +72,10 @@ struct Counters {
   std::vector<uint64_t> device_busy_ns;     // by device: union of kernel intervals since timing began
 };
 Counters readCounters();
+uint64_t deviceBusyNs(uint32_t device) noexcept;
+inline constexpr uint32_t kMaxDevices = 64;     // devices beyond are counted with the last one
 
+// Every counter to zero. Ids of sites, routes and names stay valid.
 void resetForTest();
 
 }  // namespace flagos::telemetry
