@@ -14,7 +14,6 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.path.join(ROOT, "build", "bin")
 SCRIPT = os.path.join(ROOT, "examples", "train_digits.py")
-TRAIN_SECONDS = 20.0
 
 
 def die(text):
@@ -83,7 +82,9 @@ def screenshot(pid, folder):
 
 def main():
     folder = tempfile.mkdtemp(prefix="flagos-demo-")
-    process, result = train("npu:0", folder, ["--epochs", "20", "--seconds", str(TRAIN_SECONDS)],
+    watched = os.path.join(folder, "watched")     # the training goes on while this file is there
+    open(watched, "w").close()
+    process, result = train("npu:0", folder, ["--epochs", "20", "--while-exists", watched],
                             {"FLAGOS_ROUTE": "opencl", "FLAGOS_FALLBACK": "forbid"})
     try:
         title(f"training on npu:0 (pid {process.pid}), OpenCL kernels only, no fallback allowed")
@@ -103,6 +104,7 @@ def main():
         print(screenshot(process.pid, folder))
         if process.poll() is not None:
             die("the training ended before the monitors had looked at it")
+        os.unlink(watched)
         process.wait()
     finally:
         if process.poll() is None:

@@ -7,7 +7,7 @@ Prints the loss of each of the first 20 steps and, last, the share of test image
 """
 import argparse
 import json
-import time
+import os
 
 import torch
 import torch.nn as nn
@@ -42,14 +42,14 @@ def load(test_share=0.2):
     return images[:split], labels[:split], images[split:], labels[split:]
 
 
-def train(device, epochs, batch_size, seconds=0.0):
+def train(device, epochs, batch_size, while_exists=None):
     torch.manual_seed(0)
     train_x, train_y, test_x, test_y = load()
     model = Net().to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     order = torch.Generator().manual_seed(1)
-    losses, epoch, start = [], 0, time.monotonic()
-    while epoch < epochs or time.monotonic() - start < seconds:
+    losses, epoch = [], 0
+    while epoch < epochs or (while_exists and os.path.exists(while_exists)):
         epoch += 1
         for index in torch.randperm(len(train_x), generator=order).split(batch_size):
             x = train_x[index].to(device)
@@ -70,11 +70,11 @@ def main():
     parser.add_argument("--device", default="npu:0")
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=0.0, help="go on with further epochs for at least this long")
+    parser.add_argument("--while-exists", metavar="FILE", help="go on with further epochs while this file exists")
     parser.add_argument("--json", help="write losses and the result to this file")
     args = parser.parse_args()
 
-    losses, epochs, correct = train(args.device, args.epochs, args.batch_size, args.seconds)
+    losses, epochs, correct = train(args.device, args.epochs, args.batch_size, args.while_exists)
     print("first losses:", " ".join(f"{loss:.4f}" for loss in losses))
     print(f"test images read correctly: {100 * correct:.2f} % (on {args.device}, {epochs} epochs)")
     if args.json:
