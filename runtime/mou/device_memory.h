@@ -29,6 +29,10 @@ class DeviceMemory {
   virtual void finish(uint32_t queue) noexcept = 0;
   // True if the queue has nothing pending; must not call into the driver when our own counters already say so.
   virtual bool idle(uint32_t queue) const noexcept = 0;
+  // Tickets, so that a block lent to a busy queue comes back before that queue is idle. Counters only, no driver call.
+  // The defaults fit a device that cannot tell: a block then waits until the queue is idle.
+  virtual uint64_t submitted(uint32_t) const noexcept { return 0; }
+  virtual bool isDone(uint32_t queue, uint64_t) const noexcept { return idle(queue); }
 };
 
 }  // namespace flagos::mou

@@ -26,11 +26,17 @@ struct LaunchTag {
 // The tag used by launches of this thread; set by the torch glue at operator entry.
 LaunchTag& currentTag() noexcept;
 
-// One kernel argument: plain old data up to 16 bytes, a buffer, or local memory.
+// One kernel argument: plain old data (up to 16 bytes kept inside, more by pointer), a buffer, or local memory.
 struct Arg {
-  const void* data; size_t bytes; alignas(16) unsigned char inline_[16];
-  static Arg buffer(cl_mem m) noexcept;
-  static Arg local(size_t bytes) noexcept;
+  const void* data;  // null: the value is in inline_
+  size_t bytes;
+  alignas(16) unsigned char inline_[16];
+  bool is_local = false;
+
+  static Arg buffer(cl_mem m) noexcept { return of(m); }
+  static Arg local(size_t bytes) noexcept { return Arg{nullptr, bytes, {}, true}; }
+  // Plain old data of any size; `p` must live until launch() returns.
+  static Arg pointer(const void* p, size_t bytes) noexcept { return Arg{p, bytes, {}}; }
   template <class T> static Arg of(T v) noexcept;
 };
 
@@ -42,7 +48,11 @@ class Queue {
   virtual uint32_t id() const noexcept = 0;       // index within the device; 0 = default queue
   virtual Device& device() noexcept = 0;
 
-  virtual Result<void> launch(const Kernel& kernel, Range range, std::initializer_list<Arg> args) = 0;
+  // A range with a global size of 0 does nothing. Throttled: blocks while too many commands are outstanding.
+  virtual Result<void> launch(const Kernel& kernel, const Range& range, const Arg* args, size_t count) = 0;
+  Result<void> launch(const Kernel& kernel, const Range& range, std::initializer_list<Arg> args) {
+    return launch(kernel, range, args.begin(), args.size());
+  }
   // Host <-> device. Shared memory: a plain memcpy after a wait. Discrete: enqueued copies. `blocking` returns when done.
   virtual Result<void> write(cl_mem dst, size_t dst_offset, const void* src, size_t bytes, bool blocking) = 0;
   virtual Result<void> read(void* dst, cl_mem src, size_t src_offset, size_t bytes, bool blocking) = 0;
@@ -68,7 +78,7 @@ void setTimingEnabled(bool on) noexcept;
 
 template <class T>
 Arg Arg::of(T v) noexcept {
-  static_assert(sizeof(T) <= 16);
+  static_assert(sizeof(T) <= 16, "use Arg::pointer");
   Arg a{nullptr, sizeof(T), {}};
   __builtin_memcpy(a.inline_, &v, sizeof(T));
   return a;

@@ -1,0 +1,297 @@
+// The 1.x call makes queues on every driver; the 2.0 one is missing from older ones.
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
+#include "runtime/opencl/queue.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/names.h"
+#include "runtime/opencl/device.h"
+#include "runtime/opencl/error.h"
+#include "runtime/opencl/fork_guard.h"
+#include "runtime/opencl/queue_impl.h"
+
+namespace flagos::ocl {
+namespace {
+
+std::atomic<TimingSink> sink{nullptr};
+std::atomic<bool> timing{false};
+constexpr uint64_t kFlushEvery = 16;
+
+}  // namespace
+
+LaunchTag& currentTag() noexcept {
+  thread_local LaunchTag tag;
+  return tag;
+}
+
+void setTimingSink(TimingSink s) noexcept { sink.store(s, std::memory_order_release); }
+void setTimingEnabled(bool on) noexcept { timing.store(on, std::memory_order_release); }
+bool timingEnabled() noexcept { return timing.load(std::memory_order_acquire); }
+TimingSink timingSink() noexcept { return sink.load(std::memory_order_acquire); }
+
+QueueImpl::QueueImpl(Device& device, uint32_t id, bool shared) : device_(device), id_(id), shared_(shared) {}
+
+QueueImpl::~QueueImpl() {
+  (void)finish();
+  if (queue_) clReleaseCommandQueue(queue_);
+}
+
+std::string QueueImpl::about() const { return "npu:" + std::to_string(device_.index()); }
+
+Result<void> QueueImpl::open() {
+  cl_int status = CL_SUCCESS;
+  queue_ = clCreateCommandQueue(device_.context(), device_.id(), CL_QUEUE_PROFILING_ENABLE, &status);
+  if (!queue_) {
+    open_error_ = clError("clCreateCommandQueue", status, about());
+    return *open_error_;
+  }
+  return {};
+}
+
+std::optional<Error> QueueImpl::refuse() const {
+  if (forkedAfterOpen())
+    return fail(about() + " was opened before this process was forked, and OpenCL does not survive fork",
+                "start workers with the spawn method, or use npu only in the parent or only in the workers");
+  return open_error_;
+}
+
+char* QueueImpl::hostPointer(cl_mem mem) const noexcept {
+  void* host = nullptr;
+  if (!shared_ || clGetMemObjectInfo(mem, CL_MEM_HOST_PTR, sizeof host, &host, nullptr) != CL_SUCCESS) return nullptr;
+  return static_cast<char*>(host);
+}
+
+void QueueImpl::deliver(const Entry& e) {
+  const TimingSink to = timingSink();
+  if (!to) return;
+  cl_ulong queued = 0, start = 0, end = 0;
+  clGetEventProfilingInfo(e.event, CL_PROFILING_COMMAND_QUEUED, sizeof queued, &queued, nullptr);
+  clGetEventProfilingInfo(e.event, CL_PROFILING_COMMAND_START, sizeof start, &start, nullptr);
+  clGetEventProfilingInfo(e.event, CL_PROFILING_COMMAND_END, sizeof end, &end, nullptr);
+  if (end < start || start < queued) return;
+  // The device's clock is tied to ours at the enqueue, which both saw; an in-order queue never overlaps itself.
+  const uint64_t begin = std::max<uint64_t>(e.host_ns + (start - queued), last_end_ns_);
+  last_end_ns_ = begin + (end - start);
+  to(e.tag, begin, last_end_ns_);
+}
+
+void QueueImpl::retire(bool ask_driver) {
+  uint64_t done = done_.load(std::memory_order_relaxed);
+  const uint64_t last = submitted_.load(std::memory_order_relaxed);
+  while (done < last) {
+    Entry& e = at(done + 1);
+    cl_int state = CL_COMPLETE;
+    if (ask_driver)
+      if (clGetEventInfo(e.event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr) != CL_SUCCESS) break;
+    if (state > CL_COMPLETE) break;
+    if (state < 0 && !failed_) {
+      failed_ = clError("a command", state, about());
+      failed_flag_.store(true, std::memory_order_release);
+    }
+    if (e.host_ns) deliver(e);
+    clReleaseEvent(e.event);
+    e = Entry{};
+    ++done;
+  }
+  done_.store(done, std::memory_order_release);
+}
+
+std::optional<Error> QueueImpl::makeRoom(std::unique_lock<std::mutex>& lock) {
+  const uint64_t last = submitted_.load(std::memory_order_relaxed);
+  if (last % kFlushEvery == 0) retire(true);
+  while (submitted_.load(std::memory_order_relaxed) - done_.load(std::memory_order_relaxed) >= kRing) {
+    // Half the ring, so that the queue does not run dry while we wake up.
+    cl_event event = at(done_.load(std::memory_order_relaxed) + kRing / 2).event;
+    clRetainEvent(event);
+    lock.unlock();
+    clFlush(queue_);
+    const cl_int status = clWaitForEvents(1, &event);
+    lock.lock();
+    clReleaseEvent(event);
+    if (status != CL_SUCCESS && status != CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
+      return clError("clWaitForEvents", status, about());
+    retire(true);
+  }
+  return std::nullopt;
+}
+
+void QueueImpl::push(cl_event event, bool timed, uint64_t host_ns) {
+  const uint64_t ticket = submitted_.load(std::memory_order_relaxed) + 1;
+  at(ticket) = Entry{event, currentTag(), timed ? host_ns : 0};
+  submitted_.store(ticket, std::memory_order_release);
+  if (++unflushed_ >= kFlushEvery) {
+    clFlush(queue_);
+    unflushed_ = 0;
+  }
+}
+
+Result<void> QueueImpl::launch(const Kernel& kernel, const Range& range, const Arg* args, size_t count) {
+  for (int i = 0; i < range.dims; ++i)
+    if (range.global[i] == 0) return {};
+  if (auto error = refuse()) return *error;
+  std::unique_lock lock(mutex_);
+  if (auto error = makeRoom(lock)) return *error;
+  auto where = [&](const char* what) { return about() + ", kernel " + std::string(nameText(kernel.name)) + what; };
+  const bool timed = timingEnabled();
+  cl_event event = nullptr;
+  uint64_t host_ns = 0;
+  {
+    std::unique_lock<std::mutex> owner;
+    if (kernel.owner) owner = std::unique_lock(static_cast<KernelOwner*>(kernel.owner)->mutex);
+    for (size_t i = 0; i < count; ++i) {
+      const Arg& a = args[i];
+      const void* value = a.is_local ? nullptr : a.data ? a.data : a.inline_;
+      const cl_int status = clSetKernelArg(kernel.handle, static_cast<cl_uint>(i), a.bytes, value);
+      if (status != CL_SUCCESS)
+        return clError("clSetKernelArg", status, where((", argument " + std::to_string(i)).c_str()));
+    }
+    if (timed) host_ns = nowNs();
+    const cl_int status =
+        clEnqueueNDRangeKernel(queue_, kernel.handle, static_cast<cl_uint>(range.dims), nullptr, range.global,
+                               range.local[0] ? range.local : nullptr, 0, nullptr, &event);
+    if (status != CL_SUCCESS) return clError("clEnqueueNDRangeKernel", status, where(""));
+  }
+  push(event, timed, host_ns);
+  return {};
+}
+
+Result<void> QueueImpl::write(cl_mem dst, size_t dst_offset, const void* src, size_t bytes, bool blocking) {
+  if (bytes == 0) return {};
+  if (char* host = hostPointer(dst)) {
+    if (auto r = finish(); !r) return r;
+    std::memcpy(host + dst_offset, src, bytes);
+    return {};
+  }
+  if (auto error = refuse()) return *error;
+  {
+    std::unique_lock lock(mutex_);
+    if (auto error = makeRoom(lock)) return *error;
+    cl_event event = nullptr;
+    const uint64_t host_ns = nowNs();
+    const cl_int status =
+        clEnqueueWriteBuffer(queue_, dst, CL_FALSE, dst_offset, bytes, src, 0, nullptr, &event);
+    if (status != CL_SUCCESS) return clError("clEnqueueWriteBuffer", status, about());
+    push(event, timingEnabled(), host_ns);
+  }
+  return blocking ? finish() : Result<void>();
+}
+
+Result<void> QueueImpl::read(void* dst, cl_mem src, size_t src_offset, size_t bytes, bool blocking) {
+  if (bytes == 0) return {};
+  if (const char* host = hostPointer(src)) {
+    if (auto r = finish(); !r) return r;
+    std::memcpy(dst, host + src_offset, bytes);
+    return {};
+  }
+  if (auto error = refuse()) return *error;
+  {
+    std::unique_lock lock(mutex_);
+    if (auto error = makeRoom(lock)) return *error;
+    cl_event event = nullptr;
+    const uint64_t host_ns = nowNs();
+    const cl_int status = clEnqueueReadBuffer(queue_, src, CL_FALSE, src_offset, bytes, dst, 0, nullptr, &event);
+    if (status != CL_SUCCESS) return clError("clEnqueueReadBuffer", status, about());
+    push(event, timingEnabled(), host_ns);
+  }
+  return blocking ? finish() : Result<void>();
+}
+
+Result<void> QueueImpl::copy(cl_mem dst, size_t dst_offset, cl_mem src, size_t src_offset, size_t bytes) {
+  if (bytes == 0 || (dst == src && dst_offset == src_offset)) return {};
+  if (auto error = refuse()) return *error;
+  std::unique_lock lock(mutex_);
+  if (auto error = makeRoom(lock)) return *error;
+  cl_event event = nullptr;
+  const uint64_t host_ns = nowNs();
+  const cl_int status = clEnqueueCopyBuffer(queue_, src, dst, src_offset, dst_offset, bytes, 0, nullptr, &event);
+  if (status != CL_SUCCESS) return clError("clEnqueueCopyBuffer", status, about());
+  push(event, timingEnabled(), host_ns);
+  return {};
+}
+
+Result<void> QueueImpl::fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, size_t pattern_bytes) {
+  if (bytes == 0) return {};
+  if (auto error = refuse()) return *error;
+  std::unique_lock lock(mutex_);
+  if (auto error = makeRoom(lock)) return *error;
+  cl_event event = nullptr;
+  const uint64_t host_ns = nowNs();
+  const cl_int status = clEnqueueFillBuffer(queue_, dst, pattern, pattern_bytes, offset, bytes, 0, nullptr, &event);
+  if (status != CL_SUCCESS) return clError("clEnqueueFillBuffer", status, about());
+  push(event, timingEnabled(), host_ns);
+  return {};
+}
+
+bool QueueImpl::isDone(uint64_t ticket) noexcept {
+  if (knownDone(ticket)) return true;
+  if (forkedAfterOpen()) return false;
+  std::unique_lock lock(mutex_);
+  if (unflushed_) {
+    clFlush(queue_);
+    unflushed_ = 0;
+  }
+  retire(true);
+  return knownDone(ticket);
+}
+
+Result<void> QueueImpl::wait(uint64_t ticket) noexcept {
+  if (knownDone(ticket)) {
+    // A failure is reported once, by the first wait after it.
+    if (!failed_flag_.load(std::memory_order_acquire)) return {};
+    std::unique_lock lock(mutex_);
+    return takeFailure();
+  }
+  if (auto error = refuse()) return *error;
+  std::unique_lock lock(mutex_);
+  if (!knownDone(ticket)) {
+    cl_event event = at(std::min(ticket, submitted_.load(std::memory_order_relaxed))).event;
+    clRetainEvent(event);
+    unflushed_ = 0;
+    lock.unlock();
+    const cl_int status = clWaitForEvents(1, &event);
+    lock.lock();
+    clReleaseEvent(event);
+    if (status != CL_SUCCESS && status != CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
+      return clError("clWaitForEvents", status, about());
+    retire(true);
+  }
+  return takeFailure();
+}
+
+Result<void> QueueImpl::waitFor(Queue& other, uint64_t ticket) noexcept {
+  auto& from = static_cast<QueueImpl&>(other);
+  if (&from == this || from.knownDone(ticket)) return {};
+  if (auto error = refuse()) return *error;
+  if (from.device_.context() != device_.context()) return from.wait(ticket);
+  cl_event event = nullptr;
+  {
+    std::unique_lock lock(from.mutex_);
+    if (from.knownDone(ticket)) return {};
+    event = from.at(std::min(ticket, from.submitted())).event;
+    clRetainEvent(event);
+    clFlush(from.queue_);
+    from.unflushed_ = 0;
+  }
+  std::unique_lock lock(mutex_);
+  std::optional<Error> error = makeRoom(lock);
+  if (!error) {
+    cl_event barrier = nullptr;
+    const cl_int status = clEnqueueBarrierWithWaitList(queue_, 1, &event, &barrier);
+    if (status != CL_SUCCESS) error = clError("clEnqueueBarrierWithWaitList", status, about());
+    else push(barrier, false, 0);
+  }
+  clReleaseEvent(event);
+  return error ? Result<void>(*error) : Result<void>();
+}
+
+Result<void> QueueImpl::takeFailure() {
+  if (!failed_) return {};
+  const Error error = std::move(*failed_);
+  failed_.reset();
+  failed_flag_.store(false, std::memory_order_release);
+  return error;
+}
+
+}  // namespace flagos::ocl

@@ -1,0 +1,80 @@
+// Internal: one in-order OpenCL queue with its own count of what is outstanding.
+#pragma once
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "runtime/opencl/queue.h"
+
+namespace flagos::ocl {
+
+// What a kernel's owner holds: clSetKernelArg and the enqueue that uses the arguments must not interleave.
+struct KernelOwner {
+  std::mutex mutex;
+};
+
+class QueueImpl final : public Queue {
+ public:
+  // Outstanding commands are capped: a driver that keeps every command in memory would grow without bound.
+  static constexpr size_t kRing = 512;
+
+  QueueImpl(Device& device, uint32_t id, bool shared);
+  ~QueueImpl() override;
+  // Creates the OpenCL queue; until it succeeds every call returns its error.
+  Result<void> open();
+
+  uint32_t id() const noexcept override { return id_; }
+  Device& device() noexcept override { return device_; }
+  using Queue::launch;
+  Result<void> launch(const Kernel& kernel, const Range& range, const Arg* args, size_t count) override;
+  Result<void> write(cl_mem dst, size_t dst_offset, const void* src, size_t bytes, bool blocking) override;
+  Result<void> read(void* dst, cl_mem src, size_t src_offset, size_t bytes, bool blocking) override;
+  Result<void> copy(cl_mem dst, size_t dst_offset, cl_mem src, size_t src_offset, size_t bytes) override;
+  Result<void> fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, size_t pattern_bytes) override;
+  uint64_t submitted() const noexcept override { return submitted_.load(std::memory_order_acquire); }
+  bool idle() const noexcept override { return done_.load(std::memory_order_acquire) == submitted(); }
+  Result<void> finish() noexcept override { return wait(submitted()); }
+  bool isDone(uint64_t ticket) noexcept override;
+  Result<void> wait(uint64_t ticket) noexcept override;
+  Result<void> waitFor(Queue& other, uint64_t ticket) noexcept override;
+
+  // Done by our own counters, without asking the driver.
+  bool knownDone(uint64_t ticket) const noexcept { return done_.load(std::memory_order_acquire) >= ticket; }
+
+ private:
+  struct Entry {
+    cl_event event = nullptr;
+    LaunchTag tag;
+    uint64_t host_ns = 0;  // nowNs() at the enqueue; 0 = not timed
+  };
+
+  std::string about() const;
+  std::optional<Error> refuse() const;   // forked, or the queue could not be made
+  std::optional<Error> makeRoom(std::unique_lock<std::mutex>& lock);
+  void push(cl_event event, bool timed, uint64_t host_ns);
+  void retire(bool ask_driver);          // takes completed entries off the ring
+  void deliver(const Entry& entry);
+  Result<void> takeFailure();
+  Entry& at(uint64_t ticket) noexcept { return ring_[ticket % kRing]; }
+  char* hostPointer(cl_mem mem) const noexcept;
+
+  Device& device_;
+  const uint32_t id_;
+  const bool shared_;
+  cl_command_queue queue_ = nullptr;
+  std::optional<Error> open_error_;
+  mutable std::mutex mutex_;
+  std::atomic<uint64_t> submitted_{0}, done_{0};
+  uint64_t unflushed_ = 0;
+  uint64_t last_end_ns_ = 0;
+  std::optional<Error> failed_;          // first command that failed and was not reported yet
+  std::atomic<bool> failed_flag_{false};
+  std::array<Entry, kRing> ring_{};      // tickets done_+1 .. submitted_
+};
+
+bool timingEnabled() noexcept;
+TimingSink timingSink() noexcept;
+
+}  // namespace flagos::ocl
