@@ -1,0 +1,100 @@
+// Shared by gemm.cl and conv.cl (their launchers put this text in front): element types and the CPU-shaped register tile.
+// REAL_DOUBLE: sums and storage in double. Otherwise sums in float, storage float, half or bfloat16 (a run-time code,
+// because a second program would cost more to build than a uniform branch costs to run).
+#ifdef REAL_DOUBLE
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef double real;
+typedef double8 vec;
+#define VL 8
+#define VLOAD(p) vload8(0, p)
+#define VSTORE(v, p) vstore8(v, 0, p)
+#else
+typedef float real;
+typedef float16 vec;
+#define VL 16
+#define VLOAD(p) vload16(0, p)
+#define VSTORE(v, p) vstore16(v, 0, p)
+#endif
+#define MR 8         // rows of a register tile
+#define NR (2 * VL)  // columns of a register tile
+
+// Storage codes, as runtime/base/dtype.h numbers them.
+#define DT_REAL 0
+#define DT_HALF 2
+#define DT_BF16 3
+
+inline real loadElem(global const void* base, long i, long dt) {
+#ifndef REAL_DOUBLE
+  if (dt == DT_HALF) return vload_half(i, (global const half*)base);
+  if (dt == DT_BF16) return as_float((uint)((global const ushort*)base)[i] << 16);
+#endif
+  return ((global const real*)base)[i];
+}
+
+inline void storeElem(global void* base, long i, real v, long dt) {
+#ifndef REAL_DOUBLE
+  if (dt == DT_HALF) {
+    vstore_half_rte(v, i, (global half*)base);
+    return;
+  }
+  if (dt == DT_BF16) {
+    const uint u = as_uint(v);
+    const uint rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+    ((global ushort*)base)[i] = (ushort)(isnan(v) ? 0x7fc0u : rounded);
+    return;
+  }
+#endif
+  ((global real*)base)[i] = v;
+}
+
+// acc[2r], acc[2r+1] = the 8 x NR tile of sum_k a[r,k] * b[k, 0..NR). Named accumulators, so that they stay in registers.
+#define TILE_DECLARE \
+  vec c00 = 0, c01 = 0, c10 = 0, c11 = 0, c20 = 0, c21 = 0, c30 = 0, c31 = 0; \
+  vec c40 = 0, c41 = 0, c50 = 0, c51 = 0, c60 = 0, c61 = 0, c70 = 0, c71 = 0;
+#define TILE_ROW(r, value)     \
+  {                            \
+    const vec x = (vec)(value); \
+    c##r##0 += x * b0;         \
+    c##r##1 += x * b1;         \
+  }
+#define TILE_KEEP(acc)                                                     \
+  acc[0] = c00, acc[1] = c01, acc[2] = c10, acc[3] = c11, acc[4] = c20;    \
+  acc[5] = c21, acc[6] = c30, acc[7] = c31, acc[8] = c40, acc[9] = c41;    \
+  acc[10] = c50, acc[11] = c51, acc[12] = c60, acc[13] = c61, acc[14] = c70; \
+  acc[15] = c71;
+
+// Rows lie beside each other (a[k * lda + r]): packed panels, and matrices whose rows are contiguous in memory.
+inline void tilePacked(vec* acc, global const real* a, long lda, global const real* b, long ldb, long depth) {
+  TILE_DECLARE
+  for (long k = 0; k < depth; ++k) {
+    const vec b0 = VLOAD(b), b1 = VLOAD(b + VL);
+    TILE_ROW(0, a[0]) TILE_ROW(1, a[1]) TILE_ROW(2, a[2]) TILE_ROW(3, a[3])
+    TILE_ROW(4, a[4]) TILE_ROW(5, a[5]) TILE_ROW(6, a[6]) TILE_ROW(7, a[7])
+    a += lda;
+    b += ldb;
+  }
+  TILE_KEEP(acc)
+}
+
+// Rows far apart: row r starts at a + min(r, rows - 1) * am, its elements are ak apart.
+inline void tileRows(vec* acc, global const real* a, long am, long ak, long rows, global const real* b, long ldb,
+                     long depth) {
+  const long last = rows - 1;
+  global const real* a1 = a + min(1L, last) * am;
+  global const real* a2 = a + min(2L, last) * am;
+  global const real* a3 = a + min(3L, last) * am;
+  global const real* a4 = a + min(4L, last) * am;
+  global const real* a5 = a + min(5L, last) * am;
+  global const real* a6 = a + min(6L, last) * am;
+  global const real* a7 = a + min(7L, last) * am;
+  TILE_DECLARE
+  long i = 0;
+  for (long k = 0; k < depth; ++k) {
+    const vec b0 = VLOAD(b), b1 = VLOAD(b + VL);
+    TILE_ROW(0, a[i]) TILE_ROW(1, a1[i]) TILE_ROW(2, a2[i]) TILE_ROW(3, a3[i])
+    TILE_ROW(4, a4[i]) TILE_ROW(5, a5[i]) TILE_ROW(6, a6[i]) TILE_ROW(7, a7[i])
+    i += ak;
+    b += ldb;
+  }
+  TILE_KEEP(acc)
+}

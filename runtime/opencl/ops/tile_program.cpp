@@ -1,0 +1,78 @@
+#include "runtime/opencl/ops/tile_program.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
+
+namespace flagos::ocl {
+namespace {
+
+struct Entry {
+  ProgramCache* cache = nullptr;
+  const char* function = nullptr;
+  bool is_double = false;
+  const Kernel* kernel = nullptr;
+};
+// Append-only and read without a lock: entries below `known` never change. A full table only means slower lookups.
+std::array<Entry, 256> entries;
+std::atomic<size_t> known{0};
+std::mutex append;
+
+std::string programText(const char* source) {
+  std::string text(kernelSource("gemm_tile"));
+  text += '\n';
+  text += kernelSource(source);
+  return text;
+}
+
+}  // namespace
+
+Result<const Kernel*> tileKernel(Queue& queue, const char* source, const char* function, bool is_double) {
+  ProgramCache& cache = queue.device().programs();
+  const size_t n = known.load(std::memory_order_acquire);
+  for (size_t i = 0; i < n; ++i) {
+    const Entry& e = entries[i];
+    if (e.function == function && e.cache == &cache && e.is_double == is_double) return e.kernel;
+  }
+  const std::string key = std::string(source) + (is_double ? ".double" : ".float");
+  Result<const Kernel*> kernel =
+      cache.kernelFromText(key, programText(source), function, is_double ? "-DREAL_DOUBLE" : "");
+  if (!kernel) return kernel;
+  std::lock_guard lock(append);
+  const size_t at = known.load(std::memory_order_relaxed);
+  if (at < entries.size()) {
+    entries[at] = Entry{&cache, function, is_double, *kernel};
+    known.store(at + 1, std::memory_order_release);
+  }
+  return kernel;
+}
+
+Result<void> checkFloating(std::string_view op, std::initializer_list<const TensorRef*> tensors) {
+  const DType first = (*tensors.begin())->dtype;
+  for (const TensorRef* t : tensors) {
+    const DType d = t->dtype;
+    const bool known_type =
+        d == DType::float32 || d == DType::float16 || d == DType::bfloat16 || d == DType::float64;
+    if (!known_type)
+      return fail("opencl " + std::string(op) + " has no kernel for " + std::string(dtypeName(d)),
+                  "use float32, float16, bfloat16 or float64");
+    if (d != first)
+      return fail("opencl " + std::string(op) + " needs one dtype, but got " + std::string(dtypeName(first)) + " and " +
+                  std::string(dtypeName(d)));
+  }
+  return {};
+}
+
+size_t workerCount(Queue& queue, int64_t tasks) noexcept {
+  const uint32_t units = std::max<uint32_t>(1, queue.device().description().compute_units);
+  return static_cast<size_t>(std::clamp<int64_t>(tasks, 1, int64_t{4} * units));
+}
+
+std::string sizesText(const TensorRef& t) {
+  std::string s = "[";
+  for (int i = 0; i < t.ndim; ++i) s += (i ? ", " : "") + std::to_string(size(t, i));
+  return s + "]";
+}
+
+}  // namespace flagos::ocl

@@ -1,0 +1,39 @@
+// Kernels of programs that begin with gemm_tile.cl (gemm, conv), and the small checks their launchers share.
+// Internal to runtime/opencl/ops.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/result.h"
+#include "runtime/opencl/device.h"
+#include "runtime/opencl/program.h"
+#include "runtime/opencl/queue.h"
+#include "runtime/opencl/tensor_ref.h"
+
+namespace flagos::ocl {
+
+// Function `function` of gemm_tile.cl + `source`.cl, in float or double. Both names must be string literals (their
+// addresses are the lookup key: no hashing on the way to a launch).
+Result<const Kernel*> tileKernel(Queue& queue, const char* source, const char* function, bool is_double);
+
+// "float32", "float16", "bfloat16" or "float64" in all tensors; the error names the operator and the dtypes.
+Result<void> checkFloating(std::string_view op, std::initializer_list<const TensorRef*> tensors);
+
+// Work-items worth starting for `tasks` fat tasks: a few a core, so that a core taken away by another process delays
+// only a part.
+size_t workerCount(Queue& queue, int64_t tasks) noexcept;
+
+// "[2, 3, 4]"
+std::string sizesText(const TensorRef& tensor);
+
+inline bool isDouble(const TensorRef& t) noexcept { return t.dtype == DType::float64; }
+// Storage code of the kernels: the plain type is 0 in both programs.
+inline int64_t storageCode(DType d) noexcept { return d == DType::float64 ? 0 : static_cast<int64_t>(d); }
+inline int64_t ceilDiv(int64_t a, int64_t b) noexcept { return (a + b - 1) / b; }
+inline int64_t size(const TensorRef& t, int i) noexcept { return t.sizes[static_cast<size_t>(i)]; }
+inline int64_t stride(const TensorRef& t, int i) noexcept { return t.strides[static_cast<size_t>(i)]; }
+template <class T>
+Arg param(const T& pod) noexcept { return Arg::pointer(&pod, sizeof pod); }
+
+}  // namespace flagos::ocl
