@@ -1,0 +1,95 @@
+// Helpers for the pointwise table's expressions. Everything works on T, scalar or vector of 16. B(mask) turns a
+// comparison into 0 or 1 of T. Comparisons with NaN are false: that is how NaN gets through CLAMP, MAXN and MINN.
+#ifdef WIDE
+#define T CAT2(S, 16)
+#else
+#define T S
+#endif
+#define Z ((T)(0))
+#define B(mask) CONVT((mask) & 1)
+#ifdef WIDE
+#define CONVT(x) CONVV(x)
+#else
+#define CONVT(x) CONV1(x)
+#endif
+#define MAXN(x, y) ((((x) > (y)) | ((x) != (x))) ? (x) : (y))
+#define MINN(x, y) ((((x) < (y)) | ((x) != (x))) ? (x) : (y))
+
+#ifdef FLOATING
+static T clampT(T x, T lo, T hi) {
+  x = x < lo ? lo : x;
+  x = x > hi ? hi : x;
+  return ((lo != lo) | (hi != hi)) ? (T)(NAN) : x;
+}
+static T sigmoidT(T x) { return K(1.0) / (K(1.0) + exp(-x)); }
+static T softplusT(T x) { return log1p(exp(-fabs(x))) + (x > Z ? x : Z) + (x - x); }
+static T geluTanhGradT(T g, T x) {
+  const T u = K(0.79788456080286535588) * (x + K(0.044715) * x * x * x);
+  const T t = tanh(u);
+  const T du = K(0.79788456080286535588) * (K(1.0) + K(0.134145) * x * x);
+  return g * (K(0.5) * (K(1.0) + t) + K(0.5) * x * (K(1.0) - t * t) * du);
+}
+static T mishGradT(T g, T x) {
+  const T t = tanh(softplusT(x));
+  return g * (t + x * sigmoidT(x) * (K(1.0) - t * t));
+}
+static T floorDivT(T a, T b) {
+  const T mod = fmod(a, b);
+  T div = (a - mod) / b;
+  div = ((mod != Z) & ((b < Z) != (mod < Z))) ? div - K(1.0) : div;
+  T whole = floor(div);
+  whole = (div - whole) > K(0.5) ? whole + K(1.0) : whole;
+  whole = div != Z ? whole : copysign(Z, a / b);
+  return b == Z ? a / b : whole;
+}
+static T remainderT(T a, T b) {
+  const T mod = fmod(a, b);
+  return ((mod != Z) & ((b < Z) != (mod < Z))) ? mod + b : mod;
+}
+static T lerpT(T a, T b, T w) {
+  return fabs(w) < K(0.5) ? a + w * (b - a) : b - (b - a) * (K(1.0) - w);
+}
+#else
+static T clampT(T x, T lo, T hi) {
+  x = x < lo ? lo : x;
+  return x > hi ? hi : x;
+}
+// Division must not trap: by zero it gives 0 (PyTorch's CPU raises, a kernel cannot), by -1 it negates (the most
+// negative number would overflow).
+static T truncDivT(T a, T b) {
+  const T safe = ((b == Z) | (b == (T)(-1))) ? (T)(1) : b;
+  return b == Z ? Z : (b == (T)(-1) ? Z - a : a / safe);
+}
+static T fmodT(T a, T b) {
+  const T safe = ((b == Z) | (b == (T)(-1))) ? (T)(1) : b;
+  return a % safe;
+}
+static T floorDivT(T a, T b) {
+  const T q = truncDivT(a, b), r = fmodT(a, b);
+  return ((r != Z) & ((r < Z) != (b < Z))) ? q - (T)(1) : q;
+}
+static T remainderT(T a, T b) {
+  const T r = fmodT(a, b);
+  return ((r != Z) & ((r < Z) != (b < Z))) ? r + b : r;
+}
+static T powT(T a, T e) {
+  const T negative = a == (T)(1) ? (T)(1) : (a == (T)(-1) ? ((e & (T)(1)) != Z ? (T)(-1) : (T)(1)) : Z);
+  T r = (T)(1), base = a, left = e;
+  for (int i = 0; i < (int)sizeof(S) * 8 - 1; ++i) {
+    r = (left & (T)(1)) != Z ? r * base : r;
+    base *= base;
+    left >>= (T)(1);
+  }
+  return e < Z ? negative : r;
+}
+#ifdef BITS
+static T lshiftT(T a, T n) {
+  const T safe = ((n < Z) | (n >= (T)(BITS))) ? Z : n;
+  return safe == n ? a << safe : Z;
+}
+static T rshiftT(T a, T n) {
+  const T safe = ((n < Z) | (n >= (T)(BITS))) ? (T)(BITS - 1) : n;
+  return safe == n ? a >> safe : (a < Z ? (T)(-1) : Z);
+}
+#endif
+#endif

@@ -1,0 +1,220 @@
+#include "runtime/opencl/ops/elementwise.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/opencl/device.h"
+
+namespace flagos::ocl {
+namespace {
+
+constexpr std::string_view kKindNames[] = {"f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64",
+                                           "u8", "u16", "u32", "u64", "b8", "none"};
+constexpr std::string_view kComputeNames[] = {"float", "double", "int", "long", "ushort", "uint", "ulong", "none"};
+
+// Launch data of elementwise.cl, in its order.
+struct FlatMeta { int64_t v[10]; };
+struct RowsMeta { int64_t v[71]; };
+
+template <class Meta>
+Result<void> launchWith(Queue& queue, const Kernel& kernel, Range range, std::span<const TensorRef> in, const TensorRef& out,
+                        const Meta& meta) {
+  std::array<Arg, 5> args;
+  size_t count = 0;
+  args[count++] = Arg::buffer(out.buffer);
+  for (const TensorRef& t : in) args[count++] = Arg::buffer(t.buffer);
+  args[count++] = Arg::pointer(&meta, sizeof meta);
+  return queue.launch(kernel, range, args.data(), count);
+}
+
+// Flat: everything walks with stride 1, or stays on one element.
+bool isFlat(const Layout& l, uint32_t& broadcast) noexcept {
+  broadcast = 0;
+  if (l.ndim != 1) return false;
+  if (l.sizes[0] == 1) return true;
+  if (l.strides[0][0] != 1) return false;
+  for (int k = 1; k < l.operands; ++k) {
+    const int64_t s = l.strides[static_cast<size_t>(k)][0];
+    if (s == 0) broadcast |= 1u << (k - 1);
+    else if (s != 1) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Kind kindOf(DType t) noexcept {
+  switch (t) {
+    case DType::float32: return Kind::f32;
+    case DType::float64: return Kind::f64;
+    case DType::float16: return Kind::f16;
+    case DType::bfloat16: return Kind::bf16;
+    case DType::int8: return Kind::i8;
+    case DType::int16: return Kind::i16;
+    case DType::int32: return Kind::i32;
+    case DType::int64: return Kind::i64;
+    case DType::uint8: return Kind::u8;
+    case DType::uint16: return Kind::u16;
+    case DType::uint32: return Kind::u32;
+    case DType::uint64: return Kind::u64;
+    case DType::bool_: return Kind::b8;
+    default: return Kind::none;
+  }
+}
+
+std::string_view kindName(Kind k) noexcept { return kKindNames[static_cast<size_t>(k)]; }
+
+Kind rawKind(size_t bytes) noexcept {
+  switch (bytes) {
+    case 1: return Kind::u8;
+    case 2: return Kind::u16;
+    case 4: return Kind::u32;
+    case 8: return Kind::u64;
+    default: return Kind::none;
+  }
+}
+
+Compute computeOf(DType t) noexcept {
+  switch (t) {
+    case DType::float32: case DType::float16: case DType::bfloat16: return Compute::f32;
+    case DType::float64: return Compute::f64;
+    case DType::int8: case DType::int16: case DType::int32: case DType::uint8: case DType::uint16: case DType::bool_:
+      return Compute::i32;
+    case DType::int64: case DType::uint32: case DType::uint64: return Compute::i64;
+    default: return Compute::none;
+  }
+}
+
+std::string_view computeName(Compute c) noexcept { return kComputeNames[static_cast<size_t>(c)]; }
+
+std::string kernelHead(Compute compute, bool index32, bool wide, std::span<const Kind> kinds) {
+  std::string s;
+  bool f64 = compute == Compute::f64;
+  for (Kind k : kinds) f64 = f64 || k == Kind::f64;
+  if (f64) s += "#define NEED_F64\n";
+  s += index32 ? "#define IDX int\n" : "#define IDX long\n";
+  if (wide) s += "#define WIDE\n";
+  s += "#define S ";
+  s += computeName(compute);
+  s += '\n';
+  switch (compute) {
+    case Compute::f32:
+      s += "#define K(x) ((T)(x##f))\n#define FLOATING\n#define SCALAR(i) ((T)(as_float((int)m.v[i])))\n";
+      break;
+    case Compute::f64:
+      s += "#define K(x) ((T)(x))\n#define FLOATING\n#define SCALAR(i) ((T)(as_double(m.v[i])))\n";
+      break;
+    default:
+      s += "#define K(x) ((T)(x))\n#define SCALAR(i) ((T)((S)m.v[i]))\n";
+  }
+  return s;
+}
+
+namespace {
+struct Slot { ProgramCache* cache; uint64_t key; const Kernel* kernel; };
+Slot& slotOf(uint64_t key) noexcept {
+  static thread_local std::array<Slot, 512> slots{};
+  return slots[((key ^ (key >> 29)) * 0x9e3779b97f4a7c15ull) >> 55];
+}
+}  // namespace
+
+const Kernel* findKernel(Queue& queue, uint64_t key) noexcept {
+  const Slot& slot = slotOf(key);
+  return slot.key == key && slot.cache == &queue.device().programs() ? slot.kernel : nullptr;
+}
+
+Result<const Kernel*> makeKernel(Queue& queue, uint64_t key, std::string_view function, const KernelText& text) {
+  ProgramCache& cache = queue.device().programs();
+  Result<const Kernel*> k = cache.kernelFromText(text.key, text.text, function, text.options);
+  if (k) slotOf(key) = {&cache, key, *k};
+  return k;
+}
+
+int64_t wideChunk(Queue& queue, int64_t n, int64_t least) noexcept {
+  const uint32_t units = queue.device().description().compute_units;
+  const int64_t items = std::clamp<int64_t>(int64_t{units ? units : 8} * 4, 4, 4096);
+  const int64_t chunk = std::max(least, (n + items - 1) / items);
+  return (chunk + 15) / 16 * 16;
+}
+
+Result<void> elementwise(Queue& queue, const Elementwise& e, std::span<const TensorRef> in, const TensorRef& out, Variant variant) {
+  std::array<TensorRef, 4> refs;
+  refs[0] = out;
+  for (size_t i = 0; i < in.size(); ++i) refs[i + 1] = in[i];
+  const size_t operands = in.size() + 1;
+  Result<Layout> made = makeLayout({refs.data(), operands}, !e.indexed, e.name.data());
+  if (!made) return made.error();
+  const Layout& l = *made;
+  const int64_t n = l.numel();
+  if (n == 0) return {};
+
+  std::array<Kind, 4> kinds{};
+  uint64_t kind_bits = 0;
+  for (size_t i = 0; i < operands; ++i) {
+    kinds[i] = e.raw ? rawKind(dtypeBytes(refs[i].dtype)) : kindOf(refs[i].dtype);
+    if (kinds[i] == Kind::none)
+      return fail(std::string(e.name) + ": no OpenCL kernel for dtype " + std::string(dtypeName(refs[i].dtype)));
+    kind_bits |= uint64_t(kinds[i]) << (4 * i);
+  }
+  const bool index32 = fits32(l), wide = variant == Variant::wide;
+  uint32_t broadcast = 0;
+  const bool flat = isFlat(l, broadcast);
+  const uint64_t key = (uint64_t{1} << 56) | (uint64_t{e.op} << 40) | (uint64_t(e.compute) << 36) | (uint64_t{in.size()} << 32) |
+                       (uint64_t{broadcast} << 28) | (uint64_t{index32} << 27) | (uint64_t{wide} << 26) | (uint64_t{flat} << 25) |
+                       kind_bits;
+  Result<const Kernel*> kernel = cachedKernel(queue, key, flat ? "flat" : "rows", [&] {
+    KernelText t;
+    std::string& s = t.text;
+    s = kernelHead(e.compute, index32, wide, {kinds.data(), operands});
+    s += "#define NIN " + std::to_string(in.size()) + "\n#define KO " + std::string(kindName(kinds[0])) + "\n";
+    for (size_t i = 0; i < in.size(); ++i) {
+      const std::string number = std::to_string(i);
+      s += "#define K" + number + " " + std::string(kindName(kinds[i + 1])) + "\n#define BCAST" + number +
+           ((broadcast >> i) & 1 ? " 1\n" : " 0\n");
+    }
+    s += flat ? "#define FLAT\n#define META_LONGS 10\n" : "#define ROWS\n#define META_LONGS 71\n";
+    if (e.indexed) s += "#define INDEXED\n";
+    s += e.extra;
+    s += "#define EXPR ";
+    s += e.expr;
+    s += "\n";
+    s += kernelSource("types");
+    if (!e.raw) s += kernelSource("expressions");
+    s += kernelSource("elementwise");
+    t.key = "elementwise." + std::string(e.name) + "." + std::to_string(key);
+    return t;
+  });
+  if (!kernel) return kernel.error();
+
+  Range range;
+  int64_t chunk = 1;
+  if (wide) {
+    chunk = wideChunk(queue, n, e.heavy ? 1024 : 8192);
+    range.global[0] = static_cast<size_t>((n + chunk - 1) / chunk);
+    range.local[0] = 1;
+  } else {
+    range.global[0] = (static_cast<size_t>(n) + kTiledGroup - 1) / kTiledGroup * kTiledGroup;
+    range.local[0] = kTiledGroup;
+  }
+  const auto head = [&](int64_t* v) {
+    for (size_t i = 0; i < 4; ++i) v[i] = static_cast<int64_t>(e.scalars[i]);
+    v[4] = n;
+    v[5] = chunk;
+    for (size_t i = 0; i < operands; ++i) v[6 + i] = refs[i].offset;
+  };
+  if (flat) {
+    FlatMeta meta{};
+    head(meta.v);
+    return launchWith(queue, **kernel, range, in, out, meta);
+  }
+  RowsMeta meta{};
+  head(meta.v);
+  meta.v[10] = l.ndim;
+  for (size_t d = 0; d < static_cast<size_t>(l.ndim); ++d) {
+    meta.v[11 + d] = l.sizes[d];
+    for (size_t k = 0; k < operands; ++k) meta.v[23 + 12 * k + d] = l.strides[k][d];
+  }
+  return launchWith(queue, **kernel, range, in, out, meta);
+}
+
+}  // namespace flagos::ocl
