@@ -1,0 +1,20 @@
+// The probes, one file each. Order and registration: list.cpp.
+#pragma once
+#include "runtime/dal/facts.h"
+
+namespace flagos::dal {
+
+ProbeReport probePci(const Root&, Facts&);
+ProbeReport probeOpenCl(const Root&, Facts&);
+
+// One function's cached facts from /sys/bus/pci/devices, whatever its class; nullopt if it is not there.
+std::optional<Card> readPciCard(const Root&, const std::string& address);
+
+// Fills `out` from the ICD loader of this machine (dlopen, no context). Returns "" or why there is nothing.
+std::string askOpenClLoader(std::vector<OpenClFacts>& out);
+// Fills `out` from a recorded opencl.json's text. Returns "" or why there is nothing.
+std::string readOpenClRecord(const std::string& text, std::vector<OpenClFacts>& out);
+// The same facts as a record, for `flagos doctor --record`.
+Json openClRecord(const std::vector<OpenClFacts>&, const std::string& why_nothing);
+
+}  // namespace flagos::dal
