@@ -23,6 +23,8 @@ struct ServerHooks {
 
 // Starts on first call (first use of a device), never at import and never in a forked child. Honors FLAGOS_TELEMETRY.
 void startServer(ServerHooks hooks) noexcept;
+// Tells every subscribed viewer that something happened: {"type":"event","kind":kind, ...members of fields}. Any thread.
+void publishEvent(const std::string& kind, const Json& fields) noexcept;
 // Normal exit: writes nothing more, removes the discovery file and socket. Idempotent; called at interpreter exit.
 void stopServer() noexcept;
 
