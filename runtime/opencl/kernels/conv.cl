@@ -1,0 +1,394 @@
+// Convolution as a matrix product whose right side is gathered patch by patch. gemm_tile.cl comes first in the text.
+// One body serves the forward pass and, with flipped weights and a zero-stuffed input (up_h, up_w), the gradient of the
+// input. Parameter structs are mirrored in ops/conv_plan.h: eight-byte members only.
+
+typedef struct {
+  long off, sn, sc, sh, sw;      // elements
+  long n, c, h, w;               // c: channels of one group
+  long dt, up_h, up_w;           // distance of two rows (columns) after zero-stuffing; 1 = as it is
+} Image;
+
+typedef struct {
+  long r, s, stride_h, stride_w, pad_h, pad_w, dil_h, dil_w, groups;
+} Window;
+
+// A unit is what one worker gathers at once: `images` whole images, or a strip of rows and columns of one.
+typedef struct {
+  long images, rows, cols;             // output pixels of a unit
+  long image_units, row_units, col_units;
+  long slab_rows, slab_cols;           // gathered input rows and columns (halo included)
+} Units;
+
+typedef struct {
+  Image x;
+  Image y;                             // output; y.c = channels of one group
+  Window win;
+  Units units;
+  long tasks, k_blocks, k_tiles;       // k_tiles: ceil(y.c / MR)
+  long weights_off, bias_off, bias_stride, use_bias;
+  long scratch_off, scratch_stride, slab_size;
+} ConvParams;
+
+// Where a unit lies.
+typedef struct {
+  long n0, images, oh0, rows, ow0, cols;
+} Place;
+
+inline Place placeOf(const Units* u, const Image* y, long unit) {
+  Place at;
+  const long per_image = u->row_units * u->col_units;
+  at.n0 = unit / per_image * u->images;
+  at.images = min(u->images, y->n - at.n0);
+  at.oh0 = unit % per_image / u->col_units * u->rows;
+  at.rows = min(u->rows, y->h - at.oh0);
+  at.ow0 = unit % u->col_units * u->cols;
+  at.cols = min(u->cols, y->w - at.ow0);
+  return at;
+}
+
+// Copies channels c0 .. c0 + channels of the unit's input window into slab[image][channel][row][column], zero outside.
+inline void gatherSlab(global real* slab, global const void* x, const Image* img, const Window* win, const Units* u,
+                       const Place* at, long c0, long channels) {
+  const long rows = (at->rows - 1) * win->stride_h + (win->r - 1) * win->dil_h + 1;
+  const long cols = (at->cols - 1) * win->stride_w + (win->s - 1) * win->dil_w + 1;
+  const long top = at->oh0 * win->stride_h - win->pad_h, left = at->ow0 * win->stride_w - win->pad_w;
+  const bool plain = img->dt == DT_REAL && img->sw == 1 && img->up_w == 1;
+  const long from = clamp(-left, 0L, cols), to = clamp(img->w - left, from, cols);  // columns inside (plain only)
+  for (long i = 0; i < at->images; ++i)
+    for (long c = 0; c < channels; ++c) {
+      global real* dst = slab + (i * channels + c) * u->slab_rows * u->slab_cols;
+      const long plane = img->off + (at->n0 + i) * img->sn + (c0 + c) * img->sc;
+      for (long y = 0; y < rows; ++y, dst += u->slab_cols) {
+        const long iy = top + y, sy = iy / img->up_h;
+        if (iy < 0 || iy % img->up_h != 0 || sy >= img->h) {
+          for (long q = 0; q < cols; ++q) dst[q] = 0;
+          continue;
+        }
+        const long src = plane + sy * img->sh;
+        if (plain) {
+          global const real* s = (global const real*)x + src + left;
+          long q = 0;
+          for (; q < from; ++q) dst[q] = 0;
+          for (; q + 8 <= to; q += 8) vstore8(vload8(0, s + q), 0, dst + q);
+          for (; q < to; ++q) dst[q] = s[q];
+          for (; q < cols; ++q) dst[q] = 0;
+        } else {
+          for (long q = 0; q < cols; ++q) {
+            const long ix = left + q, sx = ix / img->up_w;
+            const bool in = ix >= 0 && ix % img->up_w == 0 && sx < img->w;
+            dst[q] = in ? loadElem(x, src + sx * img->sw, img->dt) : (real)0;
+          }
+        }
+      }
+    }
+}
+
+// Up to NR output pixels as runs that lie beside each other in the slab: run i covers panel columns
+// first[i] .. first[i + 1], reads the slab from src[i] and writes the output from dst[i].
+typedef struct {
+  long count, cols, longest;
+  bool joined;                 // the output is one contiguous run
+  long first[NR + 1], src[NR], dst[NR];
+} Runs;
+
+inline void findRuns(Runs* runs, const ConvParams* p, const Place* at, long j0, long total) {
+  long j = 0, n = 0;
+  runs->cols = min((long)NR, total - j0);
+  runs->longest = 0;
+  runs->joined = p->y.sw == 1;
+  while (j < runs->cols) {
+    const long pixel = j0 + j, x = pixel % at->cols, row = pixel / at->cols, y = row % at->rows, i = row / at->rows;
+    const long len = min(at->cols - x, runs->cols - j);
+    runs->first[n] = j;
+    runs->src[n] = (i * p->x.c * p->units.slab_rows + y * p->win.stride_h) * p->units.slab_cols + x * p->win.stride_w;
+    runs->dst[n] = (at->n0 + i) * p->y.sn + (at->oh0 + y) * p->y.sh + (at->ow0 + x) * p->y.sw;
+    if (n > 0 && runs->dst[n] != runs->dst[0] + j) runs->joined = false;
+    runs->longest = max(runs->longest, len);
+    j += len;
+    ++n;
+  }
+  runs->first[n] = j;
+  runs->count = n;
+}
+
+// Panel row (c,r,s) = the slab under that tap for the panel's pixels. Vectors may run past a run's end: the next run,
+// or the next row, overwrites what they spill, and scratch has room behind the last one.
+inline void packPatches(global real* panel, global const real* slab, const Runs* runs, const ConvParams* p) {
+  const long plane = p->units.slab_rows * p->units.slab_cols;
+  const long n = runs->count;
+  global real* d = panel;
+  for (long c = 0; c < p->x.c; ++c)
+    for (long r = 0; r < p->win.r; ++r)
+      for (long s = 0; s < p->win.s; ++s, d += NR) {
+        global const real* tap = slab + c * plane + r * p->win.dil_h * p->units.slab_cols + s * p->win.dil_w;
+        if (p->win.stride_w == 1 && runs->longest <= 4) {
+          for (long i = 0; i < n; ++i) vstore4(vload4(0, tap + runs->src[i]), 0, d + runs->first[i]);
+        } else if (p->win.stride_w == 1 && runs->longest <= 8) {
+          for (long i = 0; i < n; ++i) vstore8(vload8(0, tap + runs->src[i]), 0, d + runs->first[i]);
+        } else if (p->win.stride_w == 1) {
+          for (long i = 0; i < n; ++i)
+            for (long q = 0; q < runs->first[i + 1] - runs->first[i]; q += 8)
+              vstore8(vload8(0, tap + runs->src[i] + q), 0, d + runs->first[i] + q);
+        } else {
+          for (long i = 0; i < n; ++i)
+            for (long q = 0; q < runs->first[i + 1] - runs->first[i]; ++q)
+              d[runs->first[i] + q] = tap[runs->src[i] + q * p->win.stride_w];
+        }
+      }
+}
+
+// A task is (group, unit, block of output channels). Weights come packed as [group][tile][c,r,s][8].
+kernel void conv_wide(global const void* x, global const real* weights, global const void* bias, global void* y,
+                      global real* scratch, const ConvParams p) {
+  const long worker = get_global_id(0), workers = get_global_size(0);
+  global real* slab = scratch + p.scratch_off + worker * p.scratch_stride;
+  global real* panel = slab + p.slab_size;
+  const long depth = p.x.c * p.win.r * p.win.s;
+  const long units = p.units.image_units * p.units.row_units * p.units.col_units;
+  for (long t = p.tasks * worker / workers; t < p.tasks * (worker + 1) / workers; ++t) {
+    const long block = t % p.k_blocks, unit = t / p.k_blocks % units, group = t / p.k_blocks / units;
+    const Place at = placeOf(&p.units, &p.y, unit);
+    gatherSlab(slab, x, &p.x, &p.win, &p.units, &at, group * p.x.c, p.x.c);
+    const long pixels = at.images * at.rows * at.cols;
+    const long tile_end = p.k_tiles * (block + 1) / p.k_blocks;
+    for (long j0 = 0; j0 < pixels; j0 += NR) {
+      Runs runs;
+      findRuns(&runs, &p, &at, j0, pixels);
+      packPatches(panel, slab, &runs, &p);
+      for (long tile = p.k_tiles * block / p.k_blocks; tile < tile_end; ++tile) {
+        vec acc[2 * MR];
+        tilePacked(acc, weights + p.weights_off + (group * p.k_tiles + tile) * depth * MR, MR, panel, NR, depth);
+        const long rows = min((long)MR, p.y.c - tile * MR);
+        for (long r = 0; r < rows; ++r) {
+          const long k = group * p.y.c + tile * MR + r;
+          vec v0 = acc[2 * r], v1 = acc[2 * r + 1];
+          if (p.use_bias) {
+            const real b = loadElem(bias, p.bias_off + k * p.bias_stride, p.y.dt);
+            v0 += b;
+            v1 += b;
+          }
+          const long out = p.y.off + k * p.y.sc;
+          if (runs.joined && p.y.dt == DT_REAL && runs.cols == NR) {
+            VSTORE(v0, (global real*)y + out + runs.dst[0]);
+            VSTORE(v1, (global real*)y + out + runs.dst[0] + VL);
+            continue;
+          }
+          real row[NR];
+          VSTORE(v0, row);
+          VSTORE(v1, row + VL);
+          for (long i = 0; i < runs.count; ++i)
+            for (long q = runs.first[i], o = out + runs.dst[i]; q < runs.first[i + 1]; ++q, o += p.y.sw)
+              storeElem(y, o, row[q], p.y.dt);
+        }
+      }
+    }
+  }
+}
+
+// weights into [group][tile][q,r,s][8]: row m of a group at m * sm, its elements at q * sq + r * sr + s * ss.
+// The input's gradient swaps channels and flips the window by negative strides.
+typedef struct {
+  long off, sg, sm, sq, sr, ss;
+  long m, q, r, s, tiles, dt, dst_off;
+} WeightParams;
+
+kernel void conv_pack_weights(global const void* w, global real* dst, const WeightParams p) {
+  const long t = get_global_id(0), group = t / p.tiles, m0 = t % p.tiles * MR;
+  global real* d = dst + p.dst_off + t * p.q * p.r * p.s * MR;
+  for (long q = 0; q < p.q; ++q)
+    for (long r = 0; r < p.r; ++r)
+      for (long s = 0; s < p.s; ++s, d += MR)
+        for (long i = 0; i < MR; ++i)
+          d[i] = m0 + i < p.m ? loadElem(w, p.off + group * p.sg + (m0 + i) * p.sm + q * p.sq + r * p.sr + s * p.ss, p.dt)
+                              : (real)0;
+}
+
+// Gradient of the weights. A task is (group, block of input channels, share of the units); it sums over its units into
+// part[task][tap][k padded], k being the vector direction. conv_weight_finish adds the shares up.
+typedef struct {
+  Image x;
+  Image g;                             // gradient of the output
+  Window win;
+  Units units;
+  long c_block, c_blocks, shares, tasks, k_pad;
+  long part_off, part_stride;
+  long scratch_off, scratch_stride, slab_size;
+} ConvWeightParams;
+
+// 8 taps x (1 or 2) vectors of k, summed over the unit's pixels, on top of what acc holds.
+#define TAP_ROW2(r, q)               \
+  {                                  \
+    const vec v = (vec)(q[i]);       \
+    c##r##0 += v * b0;               \
+    c##r##1 += v * b1;               \
+  }
+#define TAP_LOAD(r) c##r##0 = VLOAD(acc + r * k_pad), c##r##1 = VLOAD(acc + r * k_pad + VL);
+#define TAP_SAVE(r) VSTORE(c##r##0, acc + r * k_pad), VSTORE(c##r##1, acc + r * k_pad + VL);
+
+inline void sumTaps2(global real* acc, long k_pad, global const real* const* tap, global const real* g,
+                     const Place* at, long row_step, long col_step, long image_step) {
+  global const real *q0 = tap[0], *q1 = tap[1], *q2 = tap[2], *q3 = tap[3];
+  global const real *q4 = tap[4], *q5 = tap[5], *q6 = tap[6], *q7 = tap[7];
+  TILE_DECLARE
+  TAP_LOAD(0) TAP_LOAD(1) TAP_LOAD(2) TAP_LOAD(3) TAP_LOAD(4) TAP_LOAD(5) TAP_LOAD(6) TAP_LOAD(7)
+  for (long n = 0; n < at->images; ++n)
+    for (long y = 0; y < at->rows; ++y) {
+      long i = n * image_step + y * row_step;
+      for (long x = 0; x < at->cols; ++x, i += col_step, g += NR) {
+        const vec b0 = VLOAD(g), b1 = VLOAD(g + VL);
+        TAP_ROW2(0, q0) TAP_ROW2(1, q1) TAP_ROW2(2, q2) TAP_ROW2(3, q3)
+        TAP_ROW2(4, q4) TAP_ROW2(5, q5) TAP_ROW2(6, q6) TAP_ROW2(7, q7)
+      }
+    }
+  TAP_SAVE(0) TAP_SAVE(1) TAP_SAVE(2) TAP_SAVE(3) TAP_SAVE(4) TAP_SAVE(5) TAP_SAVE(6) TAP_SAVE(7)
+}
+
+#define TAP_ROW1(r, q) c##r##0 += (vec)(q[i]) * b0;
+#define TAP_LOAD1(r) c##r##0 = VLOAD(acc + r * k_pad);
+#define TAP_SAVE1(r) VSTORE(c##r##0, acc + r * k_pad);
+
+inline void sumTaps1(global real* acc, long k_pad, global const real* const* tap, global const real* g,
+                     const Place* at, long row_step, long col_step, long image_step) {
+  global const real *q0 = tap[0], *q1 = tap[1], *q2 = tap[2], *q3 = tap[3];
+  global const real *q4 = tap[4], *q5 = tap[5], *q6 = tap[6], *q7 = tap[7];
+  vec c00, c10, c20, c30, c40, c50, c60, c70;
+  TAP_LOAD1(0) TAP_LOAD1(1) TAP_LOAD1(2) TAP_LOAD1(3) TAP_LOAD1(4) TAP_LOAD1(5) TAP_LOAD1(6) TAP_LOAD1(7)
+  for (long n = 0; n < at->images; ++n)
+    for (long y = 0; y < at->rows; ++y) {
+      long i = n * image_step + y * row_step;
+      for (long x = 0; x < at->cols; ++x, i += col_step, g += NR) {
+        const vec b0 = VLOAD(g);
+        TAP_ROW1(0, q0) TAP_ROW1(1, q1) TAP_ROW1(2, q2) TAP_ROW1(3, q3)
+        TAP_ROW1(4, q4) TAP_ROW1(5, q5) TAP_ROW1(6, q6) TAP_ROW1(7, q7)
+      }
+    }
+  TAP_SAVE1(0) TAP_SAVE1(1) TAP_SAVE1(2) TAP_SAVE1(3) TAP_SAVE1(4) TAP_SAVE1(5) TAP_SAVE1(6) TAP_SAVE1(7)
+}
+
+// 16 planes of a contiguous image side by side: dst[pixel][16] from src[plane][pixel].
+inline void turnPixels(global real* dst, global const real* src, long plane, long planes, long pixels) {
+  for (long p = 0; p < pixels; ++p)
+    for (long k = 0; k < planes; ++k) dst[p * NR + k] = src[k * plane + p];
+}
+
+// The unit's output gradient as [panel of NR channels][pixel][NR], zero beyond the last channel.
+inline void gatherGradient(global real* dst, global const void* g, const Image* img, const Place* at, long group) {
+  const long pixels = at->images * at->rows * at->cols;
+  for (long k0 = 0; k0 < img->c; k0 += NR, dst += pixels * NR) {
+    const long kn = min((long)NR, img->c - k0);
+    global real* d = dst;
+    for (long n = 0; n < at->images; ++n)
+      for (long y = 0; y < at->rows; ++y, d += at->cols * NR) {
+        const long src = img->off + (at->n0 + n) * img->sn + (group * img->c + k0) * img->sc + (at->oh0 + y) * img->sh +
+                         at->ow0 * img->sw;
+        if (img->dt == DT_REAL && img->sw == 1) {
+          turnPixels(d, (global const real*)g + src, img->sc, kn, at->cols);
+        } else {
+          for (long x = 0; x < at->cols; ++x)
+            for (long k = 0; k < kn; ++k) d[x * NR + k] = loadElem(g, src + k * img->sc + x * img->sw, img->dt);
+        }
+        if (kn < NR)
+          for (long x = 0; x < at->cols; ++x)
+            for (long k = kn; k < NR; ++k) d[x * NR + k] = 0;
+      }
+  }
+}
+
+// The sums of one task; part is padded to whole tiles of 8 taps.
+inline void weightTask(global real* part, global real* slab, global const void* x, global const void* g,
+                       const ConvWeightParams* p, long task) {
+  const long share = task % p->shares, block = task / p->shares % p->c_blocks, group = task / p->shares / p->c_blocks;
+  global real* gradient = slab + p->slab_size;
+  const long c0 = block * p->c_block, channels = min(p->c_block, p->x.c - c0);
+  const long window = p->win.r * p->win.s, taps = channels * window;
+  for (long i = 0; i < p->part_stride; i += VL) VSTORE((vec)(0), part + i);
+  const long units = p->units.image_units * p->units.row_units * p->units.col_units;
+  const long plane = p->units.slab_rows * p->units.slab_cols;
+  const long row_step = p->win.stride_h * p->units.slab_cols;
+  for (long unit = units * share / p->shares; unit < units * (share + 1) / p->shares; ++unit) {
+    const Place at = placeOf(&p->units, &p->g, unit);
+    gatherSlab(slab, x, &p->x, &p->win, &p->units, &at, group * p->x.c + c0, channels);
+    gatherGradient(gradient, g, &p->g, &at, group);
+    const long pixels = at.images * at.rows * at.cols;
+    for (long k0 = 0; k0 < p->g.c; k0 += NR) {
+      global const real* gp = gradient + k0 * pixels;
+      const bool narrow = p->g.c - k0 <= VL;
+      for (long t0 = 0; t0 < taps; t0 += MR) {
+        global const real* tap[MR];
+        for (long i = 0; i < MR; ++i) {
+          const long t = min(t0 + i, taps - 1), c = t / window, r = t % window / p->win.s, s = t % window % p->win.s;
+          tap[i] = slab + c * plane + r * p->win.dil_h * p->units.slab_cols + s * p->win.dil_w;
+        }
+        global real* acc = part + t0 * p->k_pad + k0;
+        if (narrow)
+          sumTaps1(acc, p->k_pad, tap, gp, &at, row_step, p->win.stride_w, channels * plane);
+        else
+          sumTaps2(acc, p->k_pad, tap, gp, &at, row_step, p->win.stride_w, channels * plane);
+      }
+    }
+  }
+}
+
+kernel void conv_weight_wide(global const void* x, global const void* g, global real* scratch, const ConvWeightParams p) {
+  const long worker = get_global_id(0), workers = get_global_size(0);
+  for (long t = p.tasks * worker / workers; t < p.tasks * (worker + 1) / workers; ++t)
+    weightTask(scratch + p.part_off + t * p.part_stride, scratch + p.scratch_off + worker * p.scratch_stride, x, g, &p, t);
+}
+
+// grad_weight[k][c][r][s] = sum of the shares. A work-item takes one tap. sg, sk, sc, sr, ss: strides of grad_weight
+// (sg: between groups).
+typedef struct {
+  long off, sg, sk, sc, sr, ss;
+  long groups, k, c, r, s, c_block, c_blocks, shares, k_pad, part_off, part_stride, dt;
+} WeightFinishParams;
+
+kernel void conv_weight_finish(global const real* part, global void* w, const WeightFinishParams p) {
+  const long window = p.r * p.s, id = get_global_id(0);
+  const long group = id / (p.c * window), c = id / window % p.c, r = id % window / p.s, s = id % window % p.s;
+  const long block = c / p.c_block, tap = (c % p.c_block) * window + r * p.s + s;
+  global const real* from = part + p.part_off + (group * p.c_blocks + block) * p.shares * p.part_stride + tap * p.k_pad;
+  const long to = p.off + group * p.sg + c * p.sc + r * p.sr + s * p.ss;
+  for (long k0 = 0; k0 < p.k; k0 += VL) {
+    vec sum = 0;
+    for (long i = 0; i < p.shares; ++i) sum += VLOAD(from + i * p.part_stride + k0);
+    real lanes[VL];
+    VSTORE(sum, lanes);
+    for (long k = k0; k < min(p.k, k0 + VL); ++k) storeElem(w, to + k * p.sk, lanes[k - k0], p.dt);
+  }
+}
+
+// grad_bias[k]: one work-item a channel and share of the batch; conv_bias_finish adds the shares.
+typedef struct {
+  Image g;
+  long shares, part_off, out_off, out_stride;
+} BiasParams;
+
+kernel void conv_bias_sum(global const void* g, global real* part, const BiasParams p) {
+  const long k = get_global_id(0), share = get_global_id(1);
+  vec sum = 0;
+  real rest = 0;
+  const bool plane = p.g.dt == DT_REAL && p.g.sw == 1 && p.g.sh == p.g.w;
+  const long rows = plane ? 1 : p.g.h, cols = plane ? p.g.h * p.g.w : p.g.w;
+  for (long n = p.g.n * share / p.shares; n < p.g.n * (share + 1) / p.shares; ++n)
+    for (long y = 0; y < rows; ++y) {
+      const long src = p.g.off + n * p.g.sn + k * p.g.sc + y * p.g.sh;
+      real run = 0;
+      long x = 0;
+      if (p.g.dt == DT_REAL && p.g.sw == 1)
+        for (; x + VL <= cols; x += VL) sum += VLOAD((global const real*)g + src + x);
+      for (; x < cols; ++x) run += loadElem(g, src + x * p.g.sw, p.g.dt);
+      rest += run;
+    }
+  real lanes[VL];
+  VSTORE(sum, lanes);
+  for (int i = 0; i < VL; ++i) rest += lanes[i];
+  part[p.part_off + share * p.g.c + k] = rest;
+}
+
+kernel void conv_bias_finish(global const real* part, global void* out, const BiasParams p) {
+  for (long k = 0; k < p.g.c; ++k) {
+    real sum = 0;
+    for (long i = 0; i < p.shares; ++i) sum += part[p.part_off + i * p.g.c + k];
+    storeElem(out, p.out_off + k * p.out_stride, sum, p.g.dt);
+  }
+}
