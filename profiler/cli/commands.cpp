@@ -1,0 +1,24 @@
+// The list of commands, in the order of `flagos --help`: one file each, one declaration and one line here.
+#include <iostream>
+
+#include "profiler/cli/command.h"
+
+namespace flagos::cli {
+
+Run setupDevices(CLI::App&);
+Run setupTop(CLI::App&);
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> list = {
+      {"devices", "every device found, the source of each number, and why each probe found nothing", setupDevices},
+      {"top", "live memory, time and routes of running processes, by source line", setupTop},
+  };
+  return list;
+}
+
+Exit report(const char* command, const Error& error) {
+  std::cerr << "flagos " << command << ": " << error.text() << "\n";
+  return error.exit;
+}
+
+}  // namespace flagos::cli

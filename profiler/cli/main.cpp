@@ -1,0 +1,87 @@
+// The `flagos` program: finds the command, reports wrong calls in one sentence with the nearest option, never throws.
+#include <exception>
+#include <iostream>
+
+#include "profiler/cli/command.h"
+#include "runtime/base/settings.h"
+#include "runtime/base/version.h"
+
+namespace {
+
+using flagos::Exit;
+
+void collectNames(const CLI::App& app, std::vector<std::string>& options, std::vector<std::string>& commands) {
+  for (const CLI::Option* o : app.get_options()) {
+    for (const std::string& n : o->get_lnames()) options.push_back("--" + n);
+  }
+  for (const CLI::App* s : app.get_subcommands([](const CLI::App*) { return true; })) commands.push_back(s->get_name());
+}
+
+// The first word that is neither known nor a value, as CLI11 found it, with the nearest known one.
+std::string withNearest(const CLI::App& app, const std::string& sentence, int argc, char** argv) {
+  const CLI::App* at = &app;
+  for (const CLI::App* next = at; next;) {
+    at = next;
+    next = nullptr;
+    for (const CLI::App* s : at->get_subcommands()) next = s;
+  }
+  std::vector<std::string> options, commands;
+  collectNames(*at, options, commands);
+  for (int i = 1; i < argc; ++i) {
+    std::string word = argv[i];
+    if (const auto eq = word.find('='); eq != std::string::npos) word.resize(eq);
+    if (sentence.find(word) == std::string::npos) continue;
+    const bool is_option = word.size() > 1 && word[0] == '-';
+    const auto& choices = is_option ? options : commands;
+    bool known = false;
+    for (const std::string& c : choices) known = known || c == word;
+    if (known) continue;
+    const std::string near = flagos::nearest(word, choices);
+    if (!near.empty()) return sentence + "; did you mean " + near + "?";
+  }
+  const std::string name = at == &app ? "flagos" : "flagos " + at->get_name();
+  return sentence + "; see " + name + " --help";
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("FlagOS: see and steer your accelerators", "flagos");
+  app.require_subcommand(0, 1);
+  app.set_version_flag("--version", std::string("flagos ") + flagos::kVersion);
+  std::vector<std::pair<CLI::App*, flagos::cli::Run>> runs;
+  for (const auto& c : flagos::cli::commands()) {
+    CLI::App* sub = app.add_subcommand(c.name, c.summary);
+    runs.emplace_back(sub, c.setup(*sub));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForVersion& e) {
+    std::cout << e.what() << "\n";
+    return 0;
+  } catch (const CLI::CallForHelp& e) {
+    return app.exit(e);
+  } catch (const CLI::CallForAllHelp& e) {
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    std::string sentence = e.what();
+    for (char& c : sentence)
+      if (c == '\n') c = ' ';
+    std::cerr << "flagos: " << withNearest(app, sentence, argc, argv) << "\n";
+    return static_cast<int>(Exit::usage);
+  }
+  for (auto& [sub, execute] : runs)
+    if (sub->parsed()) return static_cast<int>(execute());
+  std::cout << app.help();
+  return static_cast<int>(Exit::usage);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::ios::sync_with_stdio(false);
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& e) {
+    std::cerr << "flagos: " << e.what() << "\n";
+    return static_cast<int>(Exit::usage);
+  }
+}
