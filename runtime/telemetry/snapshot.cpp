@@ -9,7 +9,7 @@
 namespace flagos::telemetry {
 namespace {
 
-constexpr const char* kNotTimed = "no viewer has asked for timings yet";
+constexpr const char* kNotTimed = "no timed call yet: timings run while a viewer is attached";
 
 Metric bytes(uint64_t v) { return Metric::of(static_cast<double>(v), "B", "measured"); }
 Metric deviceTime(uint64_t ns, uint64_t timed_calls) {
