@@ -6,11 +6,15 @@
 namespace flagos::cli {
 
 Run setupDevices(CLI::App&);
+Run setupDoctor(CLI::App&);
+Run setupFingerprints(CLI::App&);
 Run setupTop(CLI::App&);
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
       {"devices", "every device found, the source of each number, and why each probe found nothing", setupDevices},
+      {"doctor", "what a bug report needs, and what to do about what is wrong", setupDoctor},
+      {"fingerprints", "check, match and extend the device database", setupFingerprints},
       {"top", "live memory, time and routes of running processes, by source line", setupTop},
   };
   return list;

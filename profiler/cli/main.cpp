@@ -30,14 +30,18 @@ std::string withNearest(const CLI::App& app, const std::string& sentence, int ar
   for (int i = 1; i < argc; ++i) {
     std::string word = argv[i];
     if (const auto eq = word.find('='); eq != std::string::npos) word.resize(eq);
-    if (sentence.find(word) == std::string::npos) continue;
     const bool is_option = word.size() > 1 && word[0] == '-';
+    // "A subcommand is required" does not repeat the word that was no subcommand.
+    const bool named = sentence.find(word) != std::string::npos;
+    const bool missing = !is_option && word != at->get_name() && sentence.find("subcommand is required") != std::string::npos;
+    if (!named && !missing) continue;
     const auto& choices = is_option ? options : commands;
     bool known = false;
     for (const std::string& c : choices) known = known || c == word;
     if (known) continue;
     const std::string near = flagos::nearest(word, choices);
-    if (!near.empty()) return sentence + "; did you mean " + near + "?";
+    const std::string what = missing ? "no command " + word : sentence;
+    if (!near.empty()) return what + "; did you mean " + near + "?";
   }
   const std::string name = at == &app ? "flagos" : "flagos " + at->get_name();
   return sentence + "; see " + name + " --help";

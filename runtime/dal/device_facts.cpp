@@ -83,12 +83,11 @@ void fillMemory(Device& dev, const Root& root, const Card* c, const OpenClFacts*
   if (dev.kind == Kind::cpu) {
     dev.memory_dedicated = Metric::missing("B", "a processor has no memory of its own");
     dev.memory_shared = bytes(cl_total, "opencl", silent, std::nullopt);
-    if (const auto free = memInfo(root, "MemAvailable")) {
-      dev.memory_free = Metric::of(*free, "B", "sysfs");
-      if (const auto total = memInfo(root, "MemTotal")) dev.memory_used = Metric::of(*total - *free, "B", "sysfs");
-    } else {
-      dev.memory_free = dev.memory_used = Metric::missing("B", "/proc/meminfo cannot be read");
-    }
+    // Every process uses the same memory: what is used of the device's share cannot be told, what is left can.
+    dev.memory_used = Metric::missing("B", "the memory is the host's and shared with every process");
+    if (const auto free = memInfo(root, "MemAvailable"))
+      dev.memory_free = Metric::of(cl_total ? std::min(*free, static_cast<double>(*cl_total)) : *free, "B", "sysfs");
+    else dev.memory_free = Metric::missing("B", "/proc/meminfo has no MemAvailable");
     dev.utilisation = Metric::missing("%", "the load of a processor is not the load of this device");
     return;
   }

@@ -61,6 +61,10 @@ Inventory enumerate(const EnumerateOptions& options);
 // enumerate(optionsFromEnvironment()), once per process.
 const Inventory& machine();
 
+// Writes what enumerate() reads on this machine to a folder that `--root` accepts, personal data removed: no names of
+// users, hosts or folders, no serial numbers. Device UUIDs stay, since slices are told apart by them.
+Result<void> recordMachine(const std::string& dir);
+
 // The `flagos devices --json` document.
 Json toJson(const Inventory&);
 

@@ -105,11 +105,13 @@ std::vector<std::string> Root::list(const std::string& path) const {
 }
 
 bool Root::exists(const std::string& path) const {
+  if (on_read) on_read(path);
   struct stat s;
   return ::lstat(at(path).c_str(), &s) == 0;
 }
 
 std::optional<std::string> Root::linkName(const std::string& path) const {
+  if (on_read) on_read(path);
   char buf[PATH_MAX];
   const ssize_t n = ::readlink(at(path).c_str(), buf, sizeof buf);
   std::string target;
@@ -122,6 +124,7 @@ std::optional<std::string> Root::linkName(const std::string& path) const {
 }
 
 std::optional<std::string> Root::resolve(const std::string& path) const {
+  if (on_read) on_read(path);
   char real[PATH_MAX], base[PATH_MAX];
   if (!::realpath(at(path).c_str(), real)) return std::nullopt;
   if (live_) return std::string(real);
@@ -162,6 +165,7 @@ void Root::loadNodes() const {
 }
 
 NodeAccess Root::node(const std::string& path) const {
+  if (on_read) on_read(path);
   NodeAccess a;
   if (live_) {
     struct stat s;
