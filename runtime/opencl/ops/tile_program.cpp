@@ -11,7 +11,7 @@ namespace {
 struct Entry {
   ProgramCache* cache = nullptr;
   const char* function = nullptr;
-  bool is_double = false;
+  bool is_double = false, tiled = false;
   const Kernel* kernel = nullptr;
 };
 // Append-only and read without a lock: entries below `known` never change. A full table only means slower lookups.
@@ -28,21 +28,23 @@ std::string programText(const char* source) {
 
 }  // namespace
 
-Result<const Kernel*> tileKernel(Queue& queue, const char* source, const char* function, bool is_double) {
+Result<const Kernel*> tileKernel(Queue& queue, const char* source, const char* function, bool is_double,
+                                 bool tiled) {
   ProgramCache& cache = queue.device().programs();
   const size_t n = known.load(std::memory_order_acquire);
   for (size_t i = 0; i < n; ++i) {
     const Entry& e = entries[i];
-    if (e.function == function && e.cache == &cache && e.is_double == is_double) return e.kernel;
+    if (e.function == function && e.cache == &cache && e.is_double == is_double && e.tiled == tiled) return e.kernel;
   }
-  const std::string key = std::string(source) + (is_double ? ".double" : ".float");
-  Result<const Kernel*> kernel =
-      cache.kernelFromText(key, programText(source), function, is_double ? "-DREAL_DOUBLE" : "");
+  std::string key = source, options;
+  if (is_double) key += ".double", options += "-DREAL_DOUBLE ";
+  if (tiled) key += ".tiled", options += "-DTILED";
+  Result<const Kernel*> kernel = cache.kernelFromText(key, programText(source), function, options);
   if (!kernel) return kernel;
   std::lock_guard lock(append);
   const size_t at = known.load(std::memory_order_relaxed);
   if (at < entries.size()) {
-    entries[at] = Entry{&cache, function, is_double, *kernel};
+    entries[at] = Entry{&cache, function, is_double, tiled, *kernel};
     known.store(at + 1, std::memory_order_release);
   }
   return kernel;

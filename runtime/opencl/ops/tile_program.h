@@ -14,8 +14,10 @@
 namespace flagos::ocl {
 
 // Function `function` of gemm_tile.cl + `source`.cl, in float or double. Both names must be string literals (their
-// addresses are the lookup key: no hashing on the way to a launch).
-Result<const Kernel*> tileKernel(Queue& queue, const char* source, const char* function, bool is_double);
+// addresses are the lookup key: no hashing on the way to a launch). `tiled` defines TILED, for sources that have both
+// shapes in one text.
+Result<const Kernel*> tileKernel(Queue& queue, const char* source, const char* function, bool is_double,
+                                 bool tiled = false);
 
 // "float32", "float16", "bfloat16" or "float64" in all tensors; the error names the operator and the dtypes.
 Result<void> checkFloating(std::string_view op, std::initializer_list<const TensorRef*> tensors);

@@ -1,0 +1,345 @@
+// Batch, layer and group normalisation. gemm_tile.cl comes first in the text (element types).
+// One text, two shapes: a unit (a channel, a row, a plane) is worked on by one fat work-item with vectors, or, with
+// TILED, by a work-group of 64 whose sums meet in local memory. NormParams is mirrored in ops/norm.cpp.
+typedef struct {
+  long off, sn, sc, s0, s1;          // [n][c][p0][p1]
+} Data;
+
+typedef struct {
+  Data x, y, g;                      // input, output or its gradient's target, gradient of the output
+  long n, c, p0, p1, groups;         // layer norm: n rows, p1 columns
+  long weight_off, weight_dt, has_weight;
+  long bias_off, bias_dt, has_bias;
+  long mean_off, var_off, stats_dt;  // saved statistics (the second one is 1 / std), or running ones
+  long running_mean_off, running_var_off, running_dt, has_running;
+  long grad_weight_off, grad_bias_off, has_grad_weight, has_grad_bias;
+  long sums_off;                     // scratch: two reals a channel or plane
+  long training, dt, units;
+  double momentum, eps;
+} NormParams;
+
+#ifdef TILED
+#define LANES 64
+#define LANE (long)get_local_id(0)
+#define UNITS(u) for (long u = get_group_id(0); u < p.units; u += get_num_groups(0))
+#define LOCAL_SUM local real lanes_sum[LANES];
+#define SUM(v) laneSum(v, lanes_sum)
+inline real laneSum(real v, local real* at) {
+  const int lane = get_local_id(0);
+  at[lane] = v;
+  for (int half_way = LANES / 2; half_way > 0; half_way /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lane < half_way) at[lane] += at[lane + half_way];
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  const real sum = at[0];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return sum;
+}
+#else
+#define LANES 1
+#define LANE 0L
+#define UNITS(u)                                                                             \
+  for (long u = p.units * (long)get_global_id(0) / (long)get_global_size(0),                 \
+            u##_end = p.units * ((long)get_global_id(0) + 1) / (long)get_global_size(0); u < u##_end; ++u)
+#define LOCAL_SUM
+#define SUM(v) (v)
+#endif
+
+inline vec loadVec(global const void* base, long i, long dt) {
+#ifndef REAL_DOUBLE
+  if (dt == DT_HALF) return vload_half16(0, (global const half*)base + i);
+  if (dt == DT_BF16) return as_float16(convert_uint16(vload16(0, (global const ushort*)base + i)) << 16);
+#endif
+  return VLOAD((global const real*)base + i);
+}
+
+inline void storeVec(global void* base, long i, vec v, long dt) {
+  if (dt == DT_REAL) {
+    VSTORE(v, (global real*)base + i);
+    return;
+  }
+  real each[VL];
+  VSTORE(v, each);
+  for (int k = 0; k < VL; ++k) storeElem(base, i + k, each[k], dt);
+}
+
+inline real lanesOf(vec v) {
+  real each[VL], sum = 0;
+  VSTORE(v, each);
+  for (int k = 0; k < VL; ++k) sum += each[k];
+  return sum;
+}
+
+// Runs over a row of `count` elements: BODY_VEC sees i (first of VL elements), BODY_ONE a single i. Whole vectors only
+// where the stride is 1.
+#define ROW(count, contiguous, BODY_VEC, BODY_ONE)                     \
+  {                                                                    \
+    const long vectors = (contiguous) ? (count) / VL : 0;              \
+    for (long v = LANE; v < vectors; v += LANES) {                     \
+      const long i = v * VL;                                           \
+      BODY_VEC                                                         \
+    }                                                                  \
+    for (long i = vectors * VL + LANE; i < (count); i += LANES) { BODY_ONE } \
+  }
+
+inline long rowOf(const Data* d, long n, long c, long r) { return d->off + n * d->sn + c * d->sc + r * d->s0; }
+
+// Mean and 1 / sqrt(var + eps) of each channel; running statistics follow.
+kernel void bn_stats(global const void* x, global void* mean, global void* invstd, global void* running_mean,
+                     global void* running_var, const NormParams p) {
+  LOCAL_SUM
+  UNITS(c) {
+    const real count = (real)(p.n * p.p0 * p.p1);
+    vec lanes = 0;
+    real rest = 0;
+    for (long r = 0; r < p.n * p.p0; ++r) {
+      const long at = rowOf(&p.x, r / p.p0, c, r % p.p0);
+      ROW(p.p1, p.x.s1 == 1, lanes += loadVec(x, at + i, p.dt);, rest += loadElem(x, at + i * p.x.s1, p.dt);)
+    }
+    const real m = SUM(lanesOf(lanes) + rest) / count;
+    lanes = 0;
+    rest = 0;
+    for (long r = 0; r < p.n * p.p0; ++r) {
+      const long at = rowOf(&p.x, r / p.p0, c, r % p.p0);
+      ROW(p.p1, p.x.s1 == 1, const vec d = loadVec(x, at + i, p.dt) - m; lanes += d * d;
+          , const real d = loadElem(x, at + i * p.x.s1, p.dt) - m; rest += d * d;)
+    }
+    const real squares = SUM(lanesOf(lanes) + rest);
+    if (LANE == 0) {
+      storeElem(mean, p.mean_off + c, m, p.stats_dt);
+      storeElem(invstd, p.var_off + c, (real)1 / sqrt(squares / count + (real)p.eps), p.stats_dt);
+      if (p.has_running) {
+        const real keep = (real)(1.0 - p.momentum), take = (real)p.momentum;
+        const real old_mean = loadElem(running_mean, p.running_mean_off + c, p.running_dt);
+        const real old_var = loadElem(running_var, p.running_var_off + c, p.running_dt);
+        storeElem(running_mean, p.running_mean_off + c, keep * old_mean + take * m, p.running_dt);
+        storeElem(running_var, p.running_var_off + c, keep * old_var + take * squares / (count - 1), p.running_dt);
+      }
+    }
+  }
+}
+
+// Statistics of unit (n, c): per channel (batch norm) or per group (group norm). In evaluation the second one is a variance.
+inline long statOf(const NormParams* p, long n, long c) {
+  return p->groups ? n * p->groups + c / (p->c / p->groups) : c;
+}
+inline real invstdOf(global const void* var, const NormParams* p, long stat) {
+  const real v = loadElem(var, p->var_off + stat, p->stats_dt);
+  return p->training ? v : (real)1 / sqrt(v + (real)p->eps);
+}
+
+// y = (x - mean) * invstd * weight + bias, plane by plane (batch and group norm).
+kernel void norm_apply(global const void* x, global const void* mean, global const void* var, global const void* weight,
+                       global const void* bias, global void* y, const NormParams p) {
+  UNITS(u) {
+    const long n = u / p.c, c = u % p.c, stat = statOf(&p, n, c);
+    const real m = loadElem(mean, p.mean_off + stat, p.stats_dt);
+    real scale = invstdOf(var, &p, stat);
+    if (p.has_weight) scale *= loadElem(weight, p.weight_off + c, p.weight_dt);
+    const real shift = p.has_bias ? loadElem(bias, p.bias_off + c, p.bias_dt) : (real)0;
+    for (long r = 0; r < p.p0; ++r) {
+      const long from = rowOf(&p.x, n, c, r), to = rowOf(&p.y, n, c, r);
+      ROW(p.p1, p.x.s1 == 1 && p.y.s1 == 1, storeVec(y, to + i, (loadVec(x, from + i, p.dt) - m) * scale + shift, p.dt);
+          , storeElem(y, to + i * p.y.s1, (loadElem(x, from + i * p.x.s1, p.dt) - m) * scale + shift, p.dt);)
+    }
+  }
+}
+
+// sums[c] = {sum g, sum g * (x - mean) * invstd}: also the gradients of bias and weight.
+kernel void bn_grad_sums(global const void* g, global const void* x, global const void* mean, global const void* var,
+                         global real* sums, global void* grad_weight, global void* grad_bias, const NormParams p) {
+  LOCAL_SUM
+  UNITS(c) {
+    const real m = loadElem(mean, p.mean_off + c, p.stats_dt), invstd = invstdOf(var, &p, c);
+    vec plain = 0, dot_lanes = 0;
+    real plain_rest = 0, dot_rest = 0;
+    for (long r = 0; r < p.n * p.p0; ++r) {
+      const long gi = rowOf(&p.g, r / p.p0, c, r % p.p0), xi = rowOf(&p.x, r / p.p0, c, r % p.p0);
+      ROW(p.p1, p.x.s1 == 1 && p.g.s1 == 1, const vec d = loadVec(g, gi + i, p.dt); plain += d;
+          dot_lanes += d * (loadVec(x, xi + i, p.dt) - m);
+          , const real d = loadElem(g, gi + i * p.g.s1, p.dt); plain_rest += d;
+          dot_rest += d * (loadElem(x, xi + i * p.x.s1, p.dt) - m);)
+    }
+    const real sum = SUM(lanesOf(plain) + plain_rest);
+    const real dots = SUM(lanesOf(dot_lanes) + dot_rest) * invstd;
+    if (LANE == 0) {
+      sums[p.sums_off + 2 * c] = sum;
+      sums[p.sums_off + 2 * c + 1] = dots;
+      if (p.has_grad_weight) storeElem(grad_weight, p.grad_weight_off + c, dots, p.weight_dt);
+      if (p.has_grad_bias) storeElem(grad_bias, p.grad_bias_off + c, sum, p.weight_dt);
+    }
+  }
+}
+
+kernel void bn_grad_apply(global const void* g, global const void* x, global const void* mean, global const void* var,
+                          global const real* sums, global const void* weight, global void* gx, const NormParams p) {
+  UNITS(u) {
+    const long n = u / p.c, c = u % p.c;
+    const real m = loadElem(mean, p.mean_off + c, p.stats_dt), invstd = invstdOf(var, &p, c);
+    const real scale = invstd * (p.has_weight ? loadElem(weight, p.weight_off + c, p.weight_dt) : (real)1);
+    const real count = (real)(p.n * p.p0 * p.p1);
+    const real shift = p.training ? sums[p.sums_off + 2 * c] / count : (real)0;
+    const real slope = p.training ? sums[p.sums_off + 2 * c + 1] * invstd / count : (real)0;
+    for (long r = 0; r < p.p0; ++r) {
+      const long gi = rowOf(&p.g, n, c, r), xi = rowOf(&p.x, n, c, r), to = rowOf(&p.y, n, c, r);
+      ROW(p.p1, p.x.s1 == 1 && p.g.s1 == 1 && p.y.s1 == 1,
+          storeVec(gx, to + i, (loadVec(g, gi + i, p.dt) - shift - (loadVec(x, xi + i, p.dt) - m) * slope) * scale, p.dt);
+          , storeElem(gx, to + i * p.y.s1, (loadElem(g, gi + i * p.g.s1, p.dt) - shift -
+            (loadElem(x, xi + i * p.x.s1, p.dt) - m) * slope) * scale, p.dt);)
+    }
+  }
+}
+
+// Mean and 1 / std of contiguous rows of p1 elements (layer norm rows, group norm groups).
+kernel void row_stats(global const void* x, global void* mean, global void* rstd, const NormParams p) {
+  LOCAL_SUM
+  UNITS(u) {
+    const long at = p.x.off + u * p.p1;
+    vec lanes = 0;
+    real rest = 0;
+    ROW(p.p1, true, lanes += loadVec(x, at + i, p.dt);, rest += loadElem(x, at + i, p.dt);)
+    const real m = SUM(lanesOf(lanes) + rest) / (real)p.p1;
+    lanes = 0;
+    rest = 0;
+    ROW(p.p1, true, const vec d = loadVec(x, at + i, p.dt) - m; lanes += d * d;
+        , const real d = loadElem(x, at + i, p.dt) - m; rest += d * d;)
+    const real squares = SUM(lanesOf(lanes) + rest);
+    if (LANE == 0) {
+      storeElem(mean, p.mean_off + u, m, p.stats_dt);
+      storeElem(rstd, p.var_off + u, (real)1 / sqrt(squares / (real)p.p1 + (real)p.eps), p.stats_dt);
+    }
+  }
+}
+
+kernel void ln_apply(global const void* x, global const void* mean, global const void* rstd, global const void* weight,
+                     global const void* bias, global void* y, const NormParams p) {
+  UNITS(u) {
+    const long from = p.x.off + u * p.p1, to = p.y.off + u * p.p1;
+    const real m = loadElem(mean, p.mean_off + u, p.stats_dt), s = loadElem(rstd, p.var_off + u, p.stats_dt);
+    ROW(p.p1, true, vec v = (loadVec(x, from + i, p.dt) - m) * s;
+        if (p.has_weight) v *= loadVec(weight, p.weight_off + i, p.weight_dt);
+        if (p.has_bias) v += loadVec(bias, p.bias_off + i, p.bias_dt); storeVec(y, to + i, v, p.dt);
+        , real v = (loadElem(x, from + i, p.dt) - m) * s;
+        if (p.has_weight) v *= loadElem(weight, p.weight_off + i, p.weight_dt);
+        if (p.has_bias) v += loadElem(bias, p.bias_off + i, p.bias_dt); storeElem(y, to + i, v, p.dt);)
+  }
+}
+
+kernel void ln_grad_input(global const void* g, global const void* x, global const void* mean, global const void* rstd,
+                          global const void* weight, global void* gx, const NormParams p) {
+  LOCAL_SUM
+  UNITS(u) {
+    const long gi = p.g.off + u * p.p1, xi = p.x.off + u * p.p1, to = p.y.off + u * p.p1;
+    const real m = loadElem(mean, p.mean_off + u, p.stats_dt), s = loadElem(rstd, p.var_off + u, p.stats_dt);
+    vec plain = 0, dots = 0;
+    real plain_rest = 0, dots_rest = 0;
+    ROW(p.p1, true, vec d = loadVec(g, gi + i, p.dt);
+        if (p.has_weight) d *= loadVec(weight, p.weight_off + i, p.weight_dt); plain += d;
+        dots += d * (loadVec(x, xi + i, p.dt) - m);
+        , real d = loadElem(g, gi + i, p.dt);
+        if (p.has_weight) d *= loadElem(weight, p.weight_off + i, p.weight_dt); plain_rest += d;
+        dots_rest += d * (loadElem(x, xi + i, p.dt) - m);)
+    const real shift = SUM(lanesOf(plain) + plain_rest) / (real)p.p1;
+    const real slope = SUM(lanesOf(dots) + dots_rest) * s * s / (real)p.p1;
+    ROW(p.p1, true, vec d = loadVec(g, gi + i, p.dt);
+        if (p.has_weight) d *= loadVec(weight, p.weight_off + i, p.weight_dt);
+        storeVec(gx, to + i, (d - shift - (loadVec(x, xi + i, p.dt) - m) * slope) * s, p.dt);
+        , real d = loadElem(g, gi + i, p.dt);
+        if (p.has_weight) d *= loadElem(weight, p.weight_off + i, p.weight_dt);
+        storeElem(gx, to + i, (d - shift - (loadElem(x, xi + i, p.dt) - m) * slope) * s, p.dt);)
+  }
+}
+
+// Sums over rows: a unit is a block of VL columns, so that rows are read in whole vectors.
+kernel void ln_grad_weights(global const void* g, global const void* x, global const void* mean, global const void* rstd,
+                            global void* grad_weight, global void* grad_bias, const NormParams p) {
+  LOCAL_SUM
+  UNITS(u) {
+    const long c0 = u * VL, columns = min((long)VL, p.p1 - c0);
+    vec plain = 0, dots = 0;
+    for (long r = LANE; r < p.n; r += LANES) {
+      const real m = loadElem(mean, p.mean_off + r, p.stats_dt), s = loadElem(rstd, p.var_off + r, p.stats_dt);
+      const long gi = p.g.off + r * p.p1 + c0, xi = p.x.off + r * p.p1 + c0;
+      if (columns == VL) {
+        const vec d = loadVec(g, gi, p.dt);
+        plain += d;
+        dots += d * (loadVec(x, xi, p.dt) - m) * s;
+      } else {
+        real da[VL], xa[VL];
+        for (long k = 0; k < VL; ++k) da[k] = k < columns ? loadElem(g, gi + k, p.dt) : (real)0;
+        for (long k = 0; k < VL; ++k) xa[k] = k < columns ? loadElem(x, xi + k, p.dt) : m;
+        plain += VLOAD(da);
+        dots += VLOAD(da) * (VLOAD(xa) - m) * s;
+      }
+    }
+    real pa[VL], qa[VL];
+    VSTORE(plain, pa);
+    VSTORE(dots, qa);
+    for (long k = 0; k < VL; ++k) {
+      const real sum = SUM(pa[k]), dot_sum = SUM(qa[k]);
+      if (LANE == 0 && k < columns) {
+        if (p.has_grad_weight) storeElem(grad_weight, p.grad_weight_off + c0 + k, dot_sum, p.weight_dt);
+        if (p.has_grad_bias) storeElem(grad_bias, p.grad_bias_off + c0 + k, sum, p.weight_dt);
+      }
+    }
+  }
+}
+
+// sums[n][c] = {sum g, sum g * (x - mean) * rstd} of each plane.
+kernel void gn_plane_sums(global const void* g, global const void* x, global const void* mean, global const void* rstd,
+                          global real* sums, const NormParams p) {
+  LOCAL_SUM
+  UNITS(u) {
+    const long stat = statOf(&p, u / p.c, u % p.c), gi = p.g.off + u * p.p1, xi = p.x.off + u * p.p1;
+    const real m = loadElem(mean, p.mean_off + stat, p.stats_dt), s = loadElem(rstd, p.var_off + stat, p.stats_dt);
+    vec plain = 0, dots = 0;
+    real plain_rest = 0, dots_rest = 0;
+    ROW(p.p1, true, const vec d = loadVec(g, gi + i, p.dt); plain += d; dots += d * (loadVec(x, xi + i, p.dt) - m);
+        , const real d = loadElem(g, gi + i, p.dt); plain_rest += d;
+        dots_rest += d * (loadElem(x, xi + i, p.dt) - m);)
+    const real sum = SUM(lanesOf(plain) + plain_rest), dot_sum = SUM(lanesOf(dots) + dots_rest) * s;
+    if (LANE == 0) {
+      sums[p.sums_off + 2 * u] = sum;
+      sums[p.sums_off + 2 * u + 1] = dot_sum;
+    }
+  }
+}
+
+kernel void gn_grad_input(global const void* g, global const void* x, global const void* mean, global const void* rstd,
+                          global const void* weight, global const real* sums, global void* gx, const NormParams p) {
+  UNITS(u) {
+    const long n = u / p.c, c = u % p.c, stat = statOf(&p, n, c), per_group = p.c / p.groups, first = c / per_group * per_group;
+    const real m = loadElem(mean, p.mean_off + stat, p.stats_dt), s = loadElem(rstd, p.var_off + stat, p.stats_dt);
+    real shift = 0, slope = 0;
+    for (long k = first; k < first + per_group; ++k) {
+      const real w = p.has_weight ? loadElem(weight, p.weight_off + k, p.weight_dt) : (real)1;
+      shift += w * sums[p.sums_off + 2 * (n * p.c + k)];
+      slope += w * sums[p.sums_off + 2 * (n * p.c + k) + 1];
+    }
+    const real count = (real)(per_group * p.p1);
+    shift /= count;
+    slope *= s / count;
+    const real w = p.has_weight ? loadElem(weight, p.weight_off + c, p.weight_dt) : (real)1;
+    const long gi = p.g.off + u * p.p1, xi = p.x.off + u * p.p1, to = p.y.off + u * p.p1;
+    ROW(p.p1, true, storeVec(gx, to + i, (loadVec(g, gi + i, p.dt) * w - shift - (loadVec(x, xi + i, p.dt) - m) * slope) * s, p.dt);
+        , storeElem(gx, to + i, (loadElem(g, gi + i, p.dt) * w - shift - (loadElem(x, xi + i, p.dt) - m) * slope) * s, p.dt);)
+  }
+}
+
+kernel void gn_grad_weights(global const real* sums, global void* grad_weight, global void* grad_bias, const NormParams p) {
+  LOCAL_SUM
+  UNITS(c) {
+    real plain = 0, dots = 0;
+    for (long n = LANE; n < p.n; n += LANES) {
+      plain += sums[p.sums_off + 2 * (n * p.c + c)];
+      dots += sums[p.sums_off + 2 * (n * p.c + c) + 1];
+    }
+    plain = SUM(plain);
+    dots = SUM(dots);
+    if (LANE == 0) {
+      if (p.has_grad_weight) storeElem(grad_weight, p.grad_weight_off + c, dots, p.weight_dt);
+      if (p.has_grad_bias) storeElem(grad_bias, p.grad_bias_off + c, plain, p.weight_dt);
+    }
+  }
+}
