@@ -47,11 +47,22 @@ struct RouterOptions {
   Fallback fallback = Fallback::warn;
   Mode mode = Mode::automatic;
   bool deterministic = false;           // nothing is timed
+  std::string rules_file;               // the user's rules; "" = FLAGOS_RULES, else <config>/rules.json
+  bool read_files = true;               // false: built-in rules only
+  std::string identity;                 // fingerprint identity + build part; "" = no stored measurements
+  std::string cache_dir;                // where measured.json lies; "" = cacheDir()
+  uint32_t max_routes = 65536;          // signatures with a route of their own; later ones share one per operator and choice
 };
+
+// Called for every route when it is published, and once for each that exists already. Cold. It must not call the router.
+void onRoute(void (*published)(const Route&)) noexcept;
+
+class MeasuredStore;                    // kde/measured.h
 
 class Router {
  public:
-  // Reads rule files in order user > device > vendor > built-in. A broken file is reported in `problems()` (file:line:
+  // Reads rule files in order user > device (<config>/rules/device/<identity>.json) > vendor (<config>/rules/vendor/
+  // <vendor in lower case>.json) > built-in. A broken file is reported in `problems()` (file:line:
   // column: reason) and left out; the rest stays in force.
   static std::unique_ptr<Router> create(RouterOptions options);
   virtual ~Router() = default;
@@ -69,11 +80,18 @@ class Router {
   virtual std::vector<std::string> problems() const = 0;
   // Measured device time of a route (from telemetry), used by explain.
   virtual void recordMeasured(RouteId, double seconds) noexcept = 0;
-  virtual const RouterOptions& options() const noexcept = 0;
+  virtual const RouterOptions& options() const noexcept = 0;   // as given to create
+  virtual Mode mode() const noexcept = 0;                       // as switched since; any thread
+  virtual Fallback fallback() const noexcept = 0;
+  // Times that choose where the cost model cannot; the part that times kernels fills it before a shape's first use.
+  virtual MeasuredStore& measured() noexcept = 0;
 
   // The same evaluation with a trace: the "flagos explain" JSON of the command contract (query and counts are the caller's).
   virtual Json explain(const Signature&, std::string_view why_not = {}) const = 0;
 };
+
+// FLAGOS_ROUTE and FLAGOS_FALLBACK as options; anything else leaves the defaults (settingWarnings names it).
+void switchesFromEnvironment(RouterOptions&);
 
 // Text form of an explain document, for terminals and hovers.
 std::string explainText(const Json& explanation);

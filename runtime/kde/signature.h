@@ -32,6 +32,7 @@ struct Signature {
   uint8_t nargs = 0;
   uint8_t nscalars = 0;
   uint8_t device = 0;                        // N of npu:N
+  bool native = true;                        // false: no launcher takes this call (no row, or its `fits` said no)
   bool queue_idle = true;                    // not part of the hash: it may only choose between bit-equal candidates
   std::array<ArgSig, kMaxArgs> args{};
   std::array<int64_t, 8> scalars{};

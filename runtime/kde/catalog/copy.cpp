@@ -1,0 +1,11 @@
+// Copies and casts inside one device. Moving bits is the same on every route, so the state of the queue may choose.
+#include "runtime/kde/catalog/catalog.h"
+
+namespace flagos::kde {
+namespace {
+Work work(const Facts& f) { return streaming(f, 0); }
+}  // namespace
+
+const FamilyRow kCopyFamily{Family::copy, 0, 12, true, true, work};
+
+}  // namespace flagos::kde

@@ -1,0 +1,41 @@
+// Times measured once per shape class and kept on disk, so that the same script takes the same routes in every later run.
+// The store is consulted where the cost model cannot separate two legal candidates. The first value stays: a later
+// measurement never replaces it, or a choice could change between two equal runs.
+#pragma once
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/result.h"
+#include "runtime/kde/router.h"
+
+namespace flagos::kde {
+
+// Operator, dtypes, layouts, and sizes rounded up to powers of two: "aten::mm.out(float32[256,64] contiguous, ...)".
+std::string shapeClass(const Signature&);
+
+class MeasuredStore {
+ public:
+  // <dir>/measured.json, section `identity` (device identity + build part). A missing file is an empty store; a broken one
+  // is reported, ignored, and replaced by the next save.
+  MeasuredStore() = default;
+  Result<void> open(const std::string& dir, const std::string& identity);
+
+  // Threads: any.
+  std::optional<double> find(const std::string& shape_class, std::string_view candidate) const;
+  bool add(const std::string& shape_class, std::string_view candidate, double seconds);  // false: already there
+  // Merges with what other processes wrote meanwhile (their values win).
+  Result<void> save();
+  bool empty() const;
+
+ private:
+  using Entries = std::map<std::string, std::map<std::string, double, std::less<>>>;
+  mutable std::mutex mutex_;
+  std::string path_, identity_;
+  Entries entries_;
+  bool dirty_ = false;
+};
+
+}  // namespace flagos::kde
