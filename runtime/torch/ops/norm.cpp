@@ -1,0 +1,145 @@
+// Batch, layer and group normalisation.
+#include "runtime/opencl/ops/norm.h"
+
+#include "runtime/torch/ops/elementwise.h"
+
+namespace flagos::glue {
+namespace {
+
+bool dataFits(const at::Tensor& t) {
+  const at::ScalarType k = t.scalar_type();
+  return isNpu(t) && t.layout() == at::kStrided && t.numel() > 0 && (k == at::kFloat || k == at::kHalf || k == at::kBFloat16 || k == at::kDouble);
+}
+at::ScalarType statistics(const at::Tensor& t) { return t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+
+// A tensor that may be missing, as the pointer the kernels take; `given` is false for None and for empty tensors.
+struct Maybe {
+  ocl::TensorRef r;
+  bool given = false;
+  explicit Maybe(const at::Tensor& t) : given(t.defined() && t.numel() > 0) { if (given) r = ref(t); }
+  const ocl::TensorRef* get() const { return given ? &r : nullptr; }
+};
+bool maybeFits(const OpCall& c, size_t i, const at::Tensor& data) {
+  if (!c.given(i) || !c.tensor(i).defined()) return true;
+  const at::Tensor& t = c.tensor(i);
+  return isNpu(t) && (t.scalar_type() == data.scalar_type() || t.scalar_type() == statistics(data)) && t.is_contiguous();
+}
+
+// native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
+Result<void> batchNorm(OpCall& c) {
+  const at::Tensor& input = c.tensor(0);
+  const bool training = c.flag(5);
+  at::Tensor out = at::empty_like(input);
+  const at::ScalarType stat = statistics(input);
+  at::Tensor mean = c.empty({training ? input.size(1) : 0}, stat), invstd = c.empty({training ? input.size(1) : 0}, stat);
+  const Maybe w(c.tensorOr(1)), b(c.tensorOr(2)), rm(c.tensorOr(3)), rv(c.tensorOr(4)), sm(mean), si(invstd);
+  ocl::BatchNormTensors t{w.get(), b.get(), rm.get(), rv.get(), sm.get(), si.get()};
+  ocl::BatchNormArgs a;
+  a.training = training;
+  a.momentum = c.number(6);
+  a.eps = c.number(7);
+  c.result(out);
+  c.result(mean);
+  c.result(invstd);
+  return ocl::batchNorm(c.queue(), ref(input), ref(out), t, a, c.variant());
+}
+bool batchNormFits(const OpCall& c) {
+  const at::Tensor& input = c.tensor(0);
+  if (!dataFits(input) || input.dim() < 2) return false;
+  if (!c.flag(5) && !(c.given(3) && c.tensor(3).defined() && c.given(4) && c.tensor(4).defined())) return false;
+  for (size_t i = 1; i <= 4; ++i)
+    if (!maybeFits(c, i, input)) return false;
+  return true;
+}
+
+// (grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask)
+Result<void> batchNormBackward(OpCall& c) {
+  const at::Tensor& input = c.tensor(1);
+  const at::Tensor grad = c.tensor(0).contiguous(), weight = c.tensorOr(2);
+  const auto mask = c.value(9).toBoolList();
+  const at::ScalarType param = weight.defined() ? weight.scalar_type() : statistics(input);
+  at::Tensor gi = mask[0] ? at::empty_like(input) : at::Tensor();
+  at::Tensor gw = mask[1] ? c.empty({input.size(1)}, param) : at::Tensor(), gb = mask[2] ? c.empty({input.size(1)}, param) : at::Tensor();
+  const Maybe w(weight), rm(c.tensorOr(3)), rv(c.tensorOr(4)), sm(c.tensorOr(5)), si(c.tensorOr(6)), i(gi), gwm(gw), gbm(gb);
+  ocl::BatchNormTensors t{w.get(), nullptr, rm.get(), rv.get(), sm.get(), si.get()};
+  ocl::BatchNormArgs a;
+  a.training = c.flag(7);
+  a.eps = c.number(8);
+  c.result(gi);
+  c.result(gw);
+  c.result(gb);
+  return ocl::batchNormBackward(c.queue(), ref(grad), ref(input), t, i.get(), gwm.get(), gbm.get(), a, c.variant());
+}
+bool batchNormBackwardFits(const OpCall& c) {
+  const at::Tensor& input = c.tensor(1);
+  if (!dataFits(input) || input.dim() < 2 || !dataFits(c.tensor(0)) || c.tensor(0).scalar_type() != input.scalar_type()) return false;
+  for (size_t i = 2; i <= 6; ++i)
+    if (!maybeFits(c, i, input)) return false;
+  return c.flag(7) ? c.given(5) && c.tensor(5).defined() && c.tensor(5).numel() > 0 : c.given(3) && c.tensor(3).defined();
+}
+
+int64_t columnsOf(const OpCall& c, size_t shape) {
+  int64_t n = 1;
+  for (const int64_t s : c.ints(shape)) n *= s;
+  return n;
+}
+
+// native_layer_norm(input, normalized_shape, weight, bias, eps)
+Result<void> layerNorm(OpCall& c) {
+  const at::Tensor input = c.tensor(0).contiguous();
+  const int64_t columns = columnsOf(c, 1), rows = input.numel() / columns;
+  c10::SmallVector<int64_t, 6> sizes(input.sizes().begin(), input.sizes().end());
+  for (size_t d = sizes.size() - c.ints(1).size(); d < sizes.size(); ++d) sizes[d] = 1;
+  at::Tensor out = c.empty(input.sizes(), input.scalar_type());
+  at::Tensor mean = c.empty(sizes, statistics(input)), rstd = c.empty(sizes, statistics(input));
+  const Maybe w(c.tensorOr(2)), b(c.tensorOr(3));
+  c.result(out);
+  c.result(mean);
+  c.result(rstd);
+  return ocl::layerNorm(c.queue(), ref(input), rows, columns, w.get(), b.get(), c.number(4), ref(out), ref(mean.view({rows})), ref(rstd.view({rows})),
+                        c.variant());
+}
+bool layerNormFits(const OpCall& c) {
+  const at::Tensor& input = c.tensor(0);
+  const auto shape = c.ints(1);
+  if (!dataFits(input) || shape.empty() || static_cast<int64_t>(shape.size()) > input.dim()) return false;
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (input.size(input.dim() - static_cast<int64_t>(shape.size() - i)) != shape[i]) return false;
+  for (size_t i = 2; i <= 3; ++i)
+    if (c.given(i) && c.tensor(i).defined() && (!maybeFits(c, i, input) || c.tensor(i).sizes() != at::IntArrayRef(shape))) return false;
+  return true;
+}
+
+// (grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask)
+Result<void> layerNormBackward(OpCall& c) {
+  const at::Tensor grad = c.tensor(0).contiguous(), input = c.tensor(1).contiguous();
+  const int64_t columns = columnsOf(c, 2), rows = input.numel() / columns;
+  const auto mask = c.value(7).toBoolList();
+  const at::Tensor weight = c.tensorOr(5), bias = c.tensorOr(6);
+  const at::ScalarType param = weight.defined() ? weight.scalar_type() : input.scalar_type();
+  const auto shape = c.ints(2);
+  at::Tensor gi = mask[0] ? c.empty(input.sizes(), input.scalar_type()) : at::Tensor();
+  at::Tensor gw = mask[1] && weight.defined() ? c.empty(shape, param) : at::Tensor();
+  at::Tensor gb = mask[2] && bias.defined() ? c.empty(shape, param) : at::Tensor();
+  const Maybe w(weight), i(gi), gwm(gw), gbm(gb);
+  c.result(gi);
+  c.result(gw);
+  c.result(gb);
+  return ocl::layerNormBackward(c.queue(), ref(grad), ref(input), rows, columns, ref(c.tensor(3).contiguous().view({rows})),
+                                ref(c.tensor(4).contiguous().view({rows})), w.get(), i.get(), gwm.get(), gbm.get(), c.variant());
+}
+bool layerNormBackwardFits(const OpCall& c) {
+  return dataFits(c.tensor(1)) && dataFits(c.tensor(0)) && c.tensor(0).scalar_type() == c.tensor(1).scalar_type() && maybeFits(c, 5, c.tensor(1)) &&
+         isNpu(c.tensor(3)) && c.tensor(3).scalar_type() == statistics(c.tensor(1));
+}
+
+const NativeOp rows[] = {
+    {"aten::native_batch_norm", "norm", batchNorm, batchNormFits},
+    {"aten::native_batch_norm_backward", "norm", batchNormBackward, batchNormBackwardFits},
+    {"aten::native_layer_norm", "norm", layerNorm, layerNormFits},
+    {"aten::native_layer_norm_backward", "norm", layerNormBackward, layerNormBackwardFits},
+};
+const OpTable table(rows);
+
+}  // namespace
+}  // namespace flagos::glue

@@ -1,0 +1,255 @@
+#include "runtime/torch/ops/registry.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/TypeProperties.h>
+#include <torch/library.h>
+
+#include "runtime/kde/catalog/native_ops.h"
+#include "runtime/torch/allocator.h"
+#include "runtime/torch/core_ops.h"
+#include "runtime/torch/decision.h"
+#include "runtime/torch/host_route.h"
+#include "runtime/torch/state.h"
+
+namespace flagos::glue {
+namespace {
+
+std::vector<std::span<const NativeOp>>& tables() {
+  static std::vector<std::span<const NativeOp>> all;  // filled while the library loads
+  return all;
+}
+
+// The device of a native call, or -1: then the host route finds out what is wrong (or mixed) and says so.
+int nativeDevice(const c10::IValue* args, size_t n) {
+  int index = -1;
+  bool plain = true;
+  const auto look = [&](const at::Tensor& t) {
+    if (!t.defined() || isCpuScalar(t)) return;
+    if (!isNpu(t) || t.layout() != at::kStrided || t.is_conj() || t.is_neg() || (index >= 0 && t.device().index() != index))
+      plain = false;
+    else
+      index = t.device().index();
+  };
+  for (size_t i = 0; i < n && plain; ++i) {
+    const c10::IValue& v = args[i];
+    if (v.isTensor()) {
+      look(v.toTensor());
+    } else if (v.isTensorList() || v.isOptionalTensorList()) {
+      for (const auto& t : v.toListRef())
+        if (t.isTensor()) look(t.toTensor());
+    } else if (v.isDevice() && index < 0 && v.toDevice().type() == kNpu) {
+      index = checkedIndex(v.toDevice().index());
+    }
+  }
+  return plain ? index : -1;
+}
+
+}  // namespace
+
+OpTable::OpTable(std::span<const NativeOp> rows) { tables().push_back(rows); }
+
+std::vector<const NativeOp*> nativeOps() {
+  std::vector<const NativeOp*> out;
+  for (const auto& table : tables())
+    for (const auto& row : table) out.push_back(&row);
+  return out;
+}
+
+// ---- one call ----
+
+c10::SmallVector<int64_t, 6> OpCall::ints(size_t i, size_t n) const {
+  c10::SmallVector<int64_t, 6> out;
+  if (args_[i].isNone()) return out;
+  if (args_[i].isInt()) {
+    out.push_back(args_[i].toInt());
+  } else if (args_[i].isIntList()) {
+    for (const int64_t v : args_[i].toIntVector()) out.push_back(v);
+  } else {
+    for (const auto& v : args_[i].toListRef()) out.push_back(v.toInt());
+  }
+  if (n && out.size() == 1) out.resize(n, out[0]);
+  return out;
+}
+
+std::optional<at::ScalarType> OpCall::dtype(size_t i) const {
+  if (args_[i].isNone()) return std::nullopt;
+  return args_[i].toScalarType();
+}
+
+std::optional<at::Generator> OpCall::generator(size_t i) const {
+  if (args_[i].isNone()) return std::nullopt;
+  return args_[i].toGenerator();
+}
+
+bool OpCall::isOut(size_t i) const {
+  const auto* alias = schema_.arguments()[i].alias_info();
+  return alias && alias->isWrite();
+}
+
+at::Tensor OpCall::out(size_t k) const {
+  for (size_t i = 0; i < count(); ++i)
+    if (isOut(i) && k-- == 0) return tensor(i);
+  TORCH_INTERNAL_ASSERT(false, schema_.name(), " does not write to that many arguments");
+}
+
+at::Tensor OpCall::resizeOut(size_t k, at::IntArrayRef sizes) const {
+  at::Tensor t = out(k);
+  at::native::resize_output(t, sizes);
+  return t;
+}
+
+at::Tensor OpCall::empty(at::IntArrayRef sizes, at::ScalarType dtype) const {
+  return emptyOn(static_cast<int>(device_->index()), sizes, dtype);
+}
+
+// Runs one row; the friend that may set a call's place and take its results.
+struct Invoker {
+  const NativeOp* row;
+  NameId name;
+  HostKernel host;  // null: the CPU's kernel of the same name
+
+  void run(const c10::OperatorHandle& op, torch::jit::Stack* stack) const {
+    const auto& schema = op.schema();
+    const size_t n = schema.arguments().size();
+    c10::IValue* args = stack->data() + (stack->size() - n);
+    const int index = nativeDevice(args, n);
+    if (index < 0) {
+      hostRoute(op, stack, host);
+      return;
+    }
+    SiteScope site;
+    ocl::Device& device = openDevice(index);
+    kde::Signature s = signatureOf(name, schema, args, device);
+    OpCall call(*row, schema, args);
+    call.device_ = &device;
+    if (row->describe) row->describe(call, s);
+    s.native = !row->fits || row->fits(call);
+    const Decision d = decide(s, device);
+    if (d.place != Place::opencl) {
+      applyPolicy(d, s, op, device);
+      if (d.place == Place::fallback && device.sharedMemory())
+        telemetry::countFallback(site.site(), name, 0);
+      runOnHost(op, stack, device, host);
+      return;
+    }
+    call.queue_ = &currentQueue(device);
+    call.variant_ = d.variant;
+    call.route_ = d.route;
+    const Result<void> done = row->launch(call);
+    TORCH_CHECK(done.ok(), nameText(name), " on npu:", index, " by ", nameText(d.route->kernel), ": ", done.error().text());
+    const auto& returns = schema.returns();
+    if (call.results_.empty()) {  // it returns what it writes to
+      for (size_t k = 0; k < returns.size(); ++k) call.results_.emplace_back(call.out(k));
+    }
+    TORCH_INTERNAL_ASSERT(call.results_.size() == returns.size(), nameText(name), " made ", call.results_.size(), " results");
+    stack->resize(stack->size() - n);
+    for (auto& r : call.results_) stack->push_back(std::move(r));
+  }
+};
+
+namespace {
+// The functor a row is registered as: it holds the row, so one class serves all of them.
+struct RowKernel final : c10::OperatorKernel {
+  explicit RowKernel(Invoker i) : invoker(i) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) { invoker.run(op, stack); }
+  Invoker invoker;
+};
+}  // namespace
+
+void registerNativeOps() {
+  kde::declareImplemented("aten::_copy_from", "copy");  // copy.cpp asks the router itself
+  static torch::Library lib(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  for (const NativeOp* row : nativeOps()) {
+    const std::string name = row->schema;
+    kde::declareImplemented(row->schema, row->family);
+    const Invoker invoker{row, internName(name), hostKernelOf(name)};
+    lib.impl(name.substr(name.find("::") + 2).c_str(),
+             torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RowKernel>(invoker)));
+  }
+}
+
+// ---- helpers ----
+
+DType toDType(at::ScalarType t) noexcept {
+  switch (t) {
+    case at::kFloat: return DType::float32;
+    case at::kDouble: return DType::float64;
+    case at::kHalf: return DType::float16;
+    case at::kBFloat16: return DType::bfloat16;
+    case at::kChar: return DType::int8;
+    case at::kShort: return DType::int16;
+    case at::kInt: return DType::int32;
+    case at::kLong: return DType::int64;
+    case at::kByte: return DType::uint8;
+    case at::kUInt16: return DType::uint16;
+    case at::kUInt32: return DType::uint32;
+    case at::kUInt64: return DType::uint64;
+    case at::kBool: return DType::bool_;
+    case at::kComplexHalf: return DType::complex32;
+    case at::kComplexFloat: return DType::complex64;
+    case at::kComplexDouble: return DType::complex128;
+    default: return DType::other;
+  }
+}
+
+at::ScalarType toScalarType(DType t) noexcept {
+  switch (t) {
+    case DType::float32: return at::kFloat;
+    case DType::float64: return at::kDouble;
+    case DType::float16: return at::kHalf;
+    case DType::bfloat16: return at::kBFloat16;
+    case DType::int8: return at::kChar;
+    case DType::int16: return at::kShort;
+    case DType::int32: return at::kInt;
+    case DType::int64: return at::kLong;
+    case DType::uint8: return at::kByte;
+    case DType::uint16: return at::kUInt16;
+    case DType::uint32: return at::kUInt32;
+    case DType::uint64: return at::kUInt64;
+    case DType::bool_: return at::kBool;
+    case DType::complex32: return at::kComplexHalf;
+    case DType::complex64: return at::kComplexFloat;
+    case DType::complex128: return at::kComplexDouble;
+    default: return at::ScalarType::Undefined;
+  }
+}
+
+ocl::TensorRef ref(const at::Tensor& t) {
+  const auto* impl = t.unsafeGetTensorImpl();
+  const mou::Block* block = blockOf(*impl->unsafe_storage().unsafeGetStorageImpl());
+  TORCH_CHECK(block, "this npu tensor's memory was not allocated by the npu allocator");
+  TORCH_CHECK(t.dim() <= ocl::kMaxDims, "OpenCL kernels take at most ", ocl::kMaxDims, " dimensions; got ", t.dim());
+  const auto item = static_cast<int64_t>(t.element_size());
+  ocl::TensorRef r;
+  r.buffer = static_cast<cl_mem>(mou::slabHandle(*block));
+  r.offset = static_cast<int64_t>(block->offset) / item + t.storage_offset();
+  r.dtype = toDType(t.scalar_type());
+  r.ndim = static_cast<int>(t.dim());
+  for (int64_t d = 0; d < t.dim(); ++d) {
+    r.sizes[static_cast<size_t>(d)] = impl->sizes()[static_cast<size_t>(d)];
+    r.strides[static_cast<size_t>(d)] = impl->strides()[static_cast<size_t>(d)];
+  }
+  return r;
+}
+
+ocl::TensorRef ref(const at::Tensor& t, at::IntArrayRef sizes) {
+  if (t.sizes() == sizes) return ref(t);
+  return ref(t.expand(sizes));
+}
+
+c10::SmallVector<int64_t, 6> broadcastSizes(std::initializer_list<at::Tensor> tensors) {
+  std::vector<int64_t> sizes;
+  for (const auto& t : tensors)
+    if (t.defined()) sizes = at::infer_size(sizes, t.sizes());
+  return {sizes.begin(), sizes.end()};
+}
+
+at::ScalarType promote(std::initializer_list<at::Tensor> tensors) {
+  at::native::ResultTypeState state = {};
+  for (const auto& t : tensors)
+    if (t.defined()) state = at::native::update_result_type_state(t, state);
+  return at::native::result_type(state);
+}
+
+}  // namespace flagos::glue
