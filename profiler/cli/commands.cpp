@@ -7,14 +7,18 @@ namespace flagos::cli {
 
 Run setupDevices(CLI::App&);
 Run setupDoctor(CLI::App&);
+Run setupExplain(CLI::App&);
 Run setupFingerprints(CLI::App&);
+Run setupRoute(CLI::App&);
 Run setupTop(CLI::App&);
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
       {"devices", "every device found, the source of each number, and why each probe found nothing", setupDevices},
       {"doctor", "what a bug report needs, and what to do about what is wrong", setupDoctor},
+      {"explain", "why a call takes its route, and what would change that", setupExplain},
       {"fingerprints", "check, match and extend the device database", setupFingerprints},
+      {"route", "see and change the routing rules of running processes", setupRoute},
       {"top", "live memory, time and routes of running processes, by source line", setupTop},
   };
   return list;

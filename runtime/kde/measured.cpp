@@ -1,7 +1,5 @@
 #include "runtime/kde/measured.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 
 #include "runtime/base/json.h"
 #include "runtime/base/paths.h"
+#include "runtime/kde/file_lock.h"
 
 namespace flagos::kde {
 namespace {
@@ -29,20 +28,6 @@ Entries entriesOf(const Json& doc, const std::string& identity) {
   }
   return out;
 }
-
-// Held while the file is read and replaced, so that two processes do not lose each other's values.
-class Lock {
- public:
-  explicit Lock(const std::string& path) : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
-    if (fd_ >= 0 && ::flock(fd_, LOCK_EX) != 0) { ::close(fd_); fd_ = -1; }
-  }
-  ~Lock() { if (fd_ >= 0) ::close(fd_); }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-
- private:
-  int fd_;
-};
 
 }  // namespace
 
@@ -88,7 +73,7 @@ Result<void> MeasuredStore::save() {
   std::lock_guard lock(mutex_);
   if (!dirty_ || path_.empty()) return {};
   if (auto made = makeDirs(path_.substr(0, path_.rfind('/'))); !made) return made.error();
-  const Lock file(path_ + ".lock");
+  const FileLock file(path_ + ".lock");
   Json doc = {{"version", 1}, {"devices", Json::object()}};
   if (::access(path_.c_str(), F_OK) == 0)
     if (auto old = readJsonFile(path_); old && old->is_object() && old->value("version", 0) == 1 && old->contains("devices") && (*old)["devices"].is_object()) doc = *old;

@@ -1,0 +1,29 @@
+#include "profiler/cli/live.h"
+
+#include "runtime/telemetry/client.h"
+
+namespace flagos::cli {
+
+Result<std::vector<Answer>> askProcesses(int pid, const std::string& method, const Json& params) {
+  auto list = telemetry::listProcesses();
+  if (!list) {
+    Error e = list.error();
+    e.exit = Exit::no_device;
+    return e;
+  }
+  std::vector<Answer> out;
+  bool ended = false;
+  for (const telemetry::ProcessEntry& p : *list) {
+    if (pid && p.pid != pid) continue;
+    if (p.state != "live") { ended = true; continue; }
+    auto client = telemetry::Client::connect(p);
+    if (client) out.push_back({p.pid, (*client)->request(method, params)});
+    else out.push_back({p.pid, client.error()});
+  }
+  if (!out.empty()) return out;
+  if (pid && ended) return fail("process " + std::to_string(pid) + " has ended", {}, Exit::no_device);
+  if (pid) return fail("process " + std::to_string(pid) + " uses no FlagOS device", "flagos top lists those that do", Exit::no_device);
+  return fail("no running process of this user uses a FlagOS device", "Start one, or ask offline: flagos explain OP --shapes ...", Exit::no_device);
+}
+
+}  // namespace flagos::cli

@@ -1,0 +1,159 @@
+#include "runtime/kde/query.h"
+
+#include <algorithm>
+#include <charconv>
+#include <vector>
+
+#include "runtime/base/settings.h"
+#include "runtime/kde/catalog/native_ops.h"
+#include "runtime/kde/families.h"
+
+namespace flagos::kde {
+namespace {
+
+std::vector<std::string> words(std::string_view s, std::string_view separators) {
+  std::vector<std::string> out;
+  while (!s.empty()) {
+    const auto end = s.find_first_of(separators);
+    if (end != 0) out.emplace_back(s.substr(0, end));
+    if (end == std::string_view::npos) break;
+    s.remove_prefix(end + 1);
+  }
+  return out;
+}
+
+bool integer(std::string_view s, int64_t* out) {
+  const auto r = std::from_chars(s.data(), s.data() + s.size(), *out);
+  return r.ec == std::errc() && r.ptr == s.data() + s.size();
+}
+
+std::string hint(const std::string& near) { return near.empty() ? "" : "Did you mean " + near + "?"; }
+
+Result<void> checkOp(const std::string& op) {
+  const bool named = op.find("::") != std::string::npos;
+  if (!named && isAtenOp("aten::" + op)) return fail("no operator is named '" + op + "'", "Did you mean aten::" + op + "?");
+  // Only PyTorch's own names can be checked; another library's operators are taken as they are.
+  if (named && op.substr(0, 6) != "aten::") return {};
+  if (isAtenOp(op) || findNativeOpExact(op)) return {};
+  return fail("no operator is named '" + op + "'", hint(nearestOp(op)));
+}
+
+Result<void> readShapes(std::string_view text, Signature& s) {
+  size_t i = 0;
+  auto space = [&] { while (i < text.size() && (text[i] == ' ' || text[i] == ',' || text[i] == '\t')) ++i; };
+  for (space(); i < text.size(); space()) {
+    if (s.nargs == kMaxArgs) return fail("more than " + std::to_string(kMaxArgs) + " shapes");
+    ArgSig& a = s.args[s.nargs];
+    if (text[i] == '-') { ++i; ++s.nargs; continue; }   // an absent operand keeps Layout::none
+    const auto end = text.find(']', i);
+    if (text[i] != '[' || end == std::string_view::npos)
+      return fail("'" + std::string(text.substr(i)) + "' is no shape", "Write --shapes \"[1024,512] [512,256]\"");
+    const auto sizes = words(text.substr(i + 1, end - i - 1), ", \t");
+    if (sizes.size() > 64) return fail("a shape has more than 64 dimensions");
+    for (const std::string& w : sizes) {
+      int64_t v = 0;
+      if (!integer(w, &v) || v < 0) return fail("'" + w + "' is no size", "Sizes are whole numbers, 0 or more");
+      if (a.rank < kMaxRank) a.sizes[a.rank] = v;
+      ++a.rank;
+    }
+    a.layout = Layout::contiguous;
+    ++s.nargs;
+    i = end + 1;
+  }
+  return {};
+}
+
+Result<void> readDtypes(const std::string& text, Signature& s) {
+  const auto names = words(text.empty() ? "float32" : text, ", ");
+  if (names.size() > 1 && names.size() != s.nargs)
+    return fail(std::to_string(names.size()) + " dtypes for " + std::to_string(s.nargs) + " operands", "Give one, or one per operand");
+  for (int i = 0; i < s.nargs; ++i) {
+    const std::string& name = names.size() == 1 ? names[0] : names[static_cast<size_t>(i)];
+    const auto t = dtypeFromName(name);
+    if (!t) {
+      std::vector<std::string> known;
+      for (unsigned k = 0; k < static_cast<unsigned>(DType::other); ++k) known.emplace_back(dtypeName(static_cast<DType>(k)));
+      return fail("'" + name + "' is no dtype", hint(nearest(name, known)));
+    }
+    s.args[static_cast<size_t>(i)].dtype = *t;
+  }
+  return {};
+}
+
+Result<void> readLayouts(const std::string& text, Signature& s) {
+  const auto names = words(text, ", ");
+  if (names.empty()) return {};
+  if (names.size() > 1 && names.size() != s.nargs)
+    return fail(std::to_string(names.size()) + " layouts for " + std::to_string(s.nargs) + " operands", "Give one, or one per operand");
+  const std::vector<std::string> known{"contiguous", "channels_last", "strided", "overlapping"};
+  for (int i = 0; i < s.nargs; ++i) {
+    const std::string& name = names.size() == 1 ? names[0] : names[static_cast<size_t>(i)];
+    const auto it = std::find(known.begin(), known.end(), name);
+    if (it == known.end()) return fail("'" + name + "' is no layout", hint(nearest(name, known)));
+    ArgSig& a = s.args[static_cast<size_t>(i)];
+    if (a.layout != Layout::none) a.layout = static_cast<Layout>(1 + (it - known.begin()));
+  }
+  return {};
+}
+
+Result<void> readScalars(const std::string& text, const std::string& op, Signature& s) {
+  const Family family = familyOf(op);
+  const auto names = scalarNames(family);
+  std::vector<bool> given(names.size());
+  for (const std::string& word : words(text, ", ")) {
+    const auto eq = word.find('=');
+    const std::string name = word.substr(0, eq);
+    int64_t value = 0;
+    if (eq == std::string::npos || !integer(std::string_view(word).substr(eq + 1), &value))
+      return fail("'" + word + "' is no scalar", "Write --scalars \"stride=2 padding=1\"");
+    bool known = false;
+    for (size_t i = 0; i < names.size(); ++i) {
+      const bool both = names[i] == name + "_h" || names[i] == name + "_w";
+      if (names[i] != name && !both) continue;
+      s.scalars[i] = value;
+      given[i] = known = true;
+    }
+    if (known) continue;
+    std::vector<std::string> choices(names.begin(), names.end());
+    if (choices.empty()) return fail(op + " (family " + std::string(familyName(family)) + ") has no scalars");
+    std::string list;
+    for (const auto& c : choices) list += (list.empty() ? "" : " ") + c;
+    const std::string near = nearest(name, choices);
+    return fail(op + " has no scalar '" + name + "'", near.empty() ? "It has " + list : hint(near));
+  }
+  if (std::find(given.begin(), given.end(), true) == given.end()) return {};
+  // What was not said takes the family's default, since values travel by position.
+  const Signature as_given = s;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (given[i]) continue;
+    const std::string_view n = names[i];
+    int64_t v = 0;
+    if (n.substr(0, 6) == "stride") v = family == Family::pool && given[i - 2] ? as_given.scalars[i - 2] : 1;
+    if (n.substr(0, 8) == "dilation" || n.substr(0, 6) == "kernel") v = 1;
+    if (n == "groups") {
+      const bool backward = op.find("backward") != std::string::npos;
+      const ArgSig &x = s.args[backward ? 1 : 0], &w = s.args[backward ? 2 : 1];
+      v = x.rank > 1 && w.rank > 1 && w.sizes[1] > 0 ? x.sizes[1] / w.sizes[1] : 1;
+    }
+    s.scalars[i] = v;
+  }
+  s.nscalars = static_cast<uint8_t>(names.size());
+  return {};
+}
+
+}  // namespace
+
+Result<Signature> signatureOf(const Query& q, int device) {
+  if (auto ok = checkOp(q.op); !ok) return ok.error();
+  Signature s;
+  s.op = internName(q.op);
+  s.device = static_cast<uint8_t>(device);
+  s.queue_idle = false;
+  if (auto ok = readShapes(q.shapes, s); !ok) return ok.error();
+  if (auto ok = readDtypes(q.dtype, s); !ok) return ok.error();
+  if (auto ok = readLayouts(q.layout, s); !ok) return ok.error();
+  if (auto ok = readScalars(q.scalars, q.op, s); !ok) return ok.error();
+  return s;
+}
+
+}  // namespace flagos::kde
