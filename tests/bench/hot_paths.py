@@ -1,0 +1,54 @@
+"""Costs that every operator or allocation pays."""
+import json
+import os
+import subprocess
+import sys
+
+from figures import BUILD, figure, median_of, paired, python
+
+
+def micro(name):
+    def once():
+        out = subprocess.run([os.path.join(BUILD, "tests", "bench_micro")], stdout=subprocess.PIPE, text=True, check=True).stdout
+        return next(r["value"] for r in map(json.loads, out.splitlines()) if r["name"] == name)
+    return median_of(once)
+
+
+@figure("route.hit", "ns", 100)
+def route_hit():
+    return micro("route.hit")
+
+
+@figure("alloc.cached", "us", 0.2)
+def alloc_cached():
+    return micro("alloc.cached")
+
+
+@figure("site.hit", "ns", 100)
+def site_hit():
+    return median_of(lambda: float(python("import torch, flagos._C as c\nprint(c._measure_site(1000000))")))
+
+
+@figure("item.idle", "us", 2)
+def item_idle():
+    code = """
+import time, torch
+x = torch.ones(1, device='npu:0')
+torch.npu.synchronize()
+n = 20000
+for _ in range(1000): x.item()
+start = time.perf_counter()
+for _ in range(n): x.item()
+print((time.perf_counter() - start) / n * 1e6)
+"""
+    return median_of(lambda: float(python(code)))
+
+
+@figure("import.torch", "ms", 150)
+def import_torch():
+    """Growth of `import torch`, alternating with and without our entry point."""
+    def once(autoload):
+        code = "import time; s = time.perf_counter(); import torch; print(time.perf_counter() - s)"
+        return lambda: float(python(code, {"TORCH_DEVICE_BACKEND_AUTOLOAD": autoload}))
+    with_us, without = paired(once("1"), once("0"))
+    return (with_us - without) * 1e3
