@@ -16,11 +16,15 @@ AddressRange::AddressRange(char* base, size_t bytes, size_t granule)
 
 AddressRange::~AddressRange() { ::munmap(base_, bytes_); }
 
-Result<std::unique_ptr<AddressRange>> AddressRange::reserve(size_t bytes, size_t granule) {
+void* AddressRange::mapInaccessible(size_t bytes) {
+  return ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
+Result<std::unique_ptr<AddressRange>> AddressRange::reserve(size_t bytes, size_t granule, Map map) {
   bytes = std::max(bytes / granule, size_t{4}) * granule;
   const size_t asked = bytes;
   for (;;) {
-    void* p = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* p = map(bytes);
     if (p != MAP_FAILED) return std::unique_ptr<AddressRange>(new AddressRange(static_cast<char*>(p), bytes, granule));
     if (bytes <= granule * 4) break;
     bytes = std::max(bytes / 2 / granule, size_t{4}) * granule;

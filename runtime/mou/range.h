@@ -14,8 +14,11 @@ struct Slab;
 
 class AddressRange {
  public:
+  // Maps inaccessible addresses; MAP_FAILED and errno when it cannot. Replaced in tests.
+  using Map = void* (*)(size_t bytes);
   // Tries `bytes`, then halves (an address-space limit forbids big ranges) down to four granules.
-  static Result<std::unique_ptr<AddressRange>> reserve(size_t bytes, size_t granule);
+  static Result<std::unique_ptr<AddressRange>> reserve(size_t bytes, size_t granule, Map map = &mapInaccessible);
+  static void* mapInaccessible(size_t bytes);
   ~AddressRange();
   AddressRange(const AddressRange&) = delete;
   AddressRange& operator=(const AddressRange&) = delete;
