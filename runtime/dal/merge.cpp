@@ -71,14 +71,19 @@ std::string whyUnusable(const Card& c, const std::vector<const OpenClFacts*>& me
     return nv->slices.empty() ? "it is in MIG mode without instances: create one with nvidia-smi mig -cgi, or switch MIG off"
                               : "it is in MIG mode: its slices are listed instead";
   if ((v && v->makes == Makes::display) || (c.vendor == "19e5" && c.class_code.substr(0, 2) == "03"))
-    return "it is a management or virtual display and computes nothing";
+    return c.vendor == "1414" ? "it is Windows' stand-in for its GPUs: the real ones are listed by their own drivers"
+                              : "it is a management or virtual display and computes nothing";
+  for (const NodeFact& n : c.nodes)
+    if (n.required && n.access.judged && n.access.exists && !n.access.allowed) return n.access.why;
+  if (!members.empty()) return driverTrouble(members);
   for (const NodeFact& n : c.nodes)
     if (n.access.judged && n.access.exists && !n.access.allowed) return n.access.why;
-  if (!members.empty()) return driverTrouble(members);
   for (const NodeFact& n : c.nodes)
     if (!n.access.exists) return "present, but not granted: " + n.path + " does not exist here (container, or no udev)";
   if (c.nodes.empty() && c.in_sysfs && c.kernel_driver.empty())
     return "no device node: no kernel driver is bound to it";
+  if (facts.wsl && !c.in_sysfs)
+    return "WSL2 passes the card to Windows' own interface only, and no OpenCL driver lists it; " + packageFor(c.vendor);
   if (c.asleep) return "it is asleep, and no OpenCL driver lists it; " + packageFor(c.vendor);
   if (!facts.opencl_why_nothing.empty()) return "no OpenCL driver: " + facts.opencl_why_nothing;
   return "no OpenCL driver lists it; " + packageFor(c.vendor);
@@ -92,6 +97,7 @@ Board boardOf(const Card& c, const OpenClFacts* cl, const NvmlFacts* nv) {
   else if (cl && cl->global_bytes && cl->unified != std::optional<bool>(true)) b.memory_bytes = static_cast<double>(*cl->global_bytes);
   b.firmware = c.firmware;
   if (!c.vbios.empty()) b.firmware += (b.firmware.empty() ? "" : " ") + ("vbios " + c.vbios);
+  if (nv && c.vbios.empty() && !nv->vbios.empty()) b.firmware += (b.firmware.empty() ? "" : " ") + ("vbios " + nv->vbios);
   b.driver = cl && !cl->driver_version.empty() ? cl->platform + " " + cl->driver_version : c.kernel_driver;
   if (nv) b.reported_name = nv->name;
   else if (cl) b.reported_name = cl->name;

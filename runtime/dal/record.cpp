@@ -152,6 +152,7 @@ Result<void> recordMachine(const std::string& dir) {
     if (p != "/usr/share/misc/pci.ids") recorder.add(p);
   recorder.write("/nodes.tsv", recorder.nodes());
   recorder.write("/opencl.json", dump(openClRecord(facts.opencl, facts.opencl_why_nothing), 2) + "\n");
+  if (!facts.nvml.empty()) recorder.write("/nvml.json", dump(nvmlRecord(facts), 2) + "\n");
   return recorder.result();
 }
 

@@ -7,6 +7,12 @@ const std::vector<Probe>& probes() {
   // PCI first: the others attach to its addresses, and it learns which cards sleep before anyone touches them.
   static const std::vector<Probe> list = {
       {"pci", probePci},
+      {"drm", probeDrm},
+      {"accel", probeAccel},
+      {"kfd", probeKfd},
+      {"ascend", probeAscend},
+      {"wsl", probeWsl},
+      {"nvml", probeNvml},
       {"opencl", probeOpenCl},
   };
   return list;

@@ -6,6 +6,12 @@ namespace flagos::dal {
 
 ProbeReport probePci(const Root&, Facts&);
 ProbeReport probeOpenCl(const Root&, Facts&);
+ProbeReport probeDrm(const Root&, Facts&);
+ProbeReport probeAccel(const Root&, Facts&);
+ProbeReport probeKfd(const Root&, Facts&);
+ProbeReport probeNvml(const Root&, Facts&);
+ProbeReport probeAscend(const Root&, Facts&);
+ProbeReport probeWsl(const Root&, Facts&);
 
 // One function's cached facts from /sys/bus/pci/devices, whatever its class; nullopt if it is not there.
 std::optional<Card> readPciCard(const Root&, const std::string& address);
@@ -14,6 +20,11 @@ std::optional<Card> readPciCard(const Root&, const std::string& address);
 std::string askOpenClLoader(std::vector<OpenClFacts>& out);
 // Fills `out` from a recorded opencl.json's text. Returns "" or why there is nothing.
 std::string readOpenClRecord(const std::string& text, std::vector<OpenClFacts>& out);
+// The NVML family: fills facts.nvml and facts.nvml_driver from the library of this machine, or from a record's text.
+std::string askNvml(Facts&);
+std::string readNvmlRecord(const std::string& text, Facts&);
+Json nvmlRecord(const Facts&);
+
 // The same facts as a record, for `flagos doctor --record`.
 Json openClRecord(const std::vector<OpenClFacts>&, const std::string& why_nothing);
 
