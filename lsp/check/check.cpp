@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "lsp/check/report.h"
+#include "lsp/live/attach.h"
+#include "lsp/server/machine.h"
+
+namespace flagos::lsp {
+namespace fs = std::filesystem;
+namespace {
+
+std::vector<std::string> expand(const std::vector<std::string>& paths, std::vector<std::string>& missing) {
+  std::vector<std::string> out;
+  for (const auto& p : paths) {
+    std::error_code ec;
+    const fs::path absolute = fs::absolute(p, ec).lexically_normal();
+    if (fs::is_directory(absolute, ec)) {
+      std::vector<std::string> found;
+      for (fs::recursive_directory_iterator it(absolute, fs::directory_options::skip_permission_denied, ec), end; it != end; it.increment(ec)) {
+        if (ec) break;
+        const auto name = it->path().filename().string();
+        if (it->is_directory(ec) && (name.starts_with(".") || name == "node_modules" || name == "__pycache__")) { it.disable_recursion_pending(); continue; }
+        if (it->path().extension() == ".py" && it->is_regular_file(ec)) found.push_back(it->path().string());
+      }
+      std::sort(found.begin(), found.end());
+      out.insert(out.end(), found.begin(), found.end());
+    } else if (fs::exists(absolute, ec)) {
+      out.push_back(absolute.string());
+    } else {
+      missing.push_back(absolute.string());
+      out.push_back(absolute.string());
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+int runCheck(const CheckOptions& options) {
+  std::vector<std::string> missing;
+  const auto paths = expand(options.paths, missing);
+  AnalysisOptions analysis;
+  analysis.machine = options.devices ? machineOf(*options.devices) : detectedMachine();
+  Workspace workspace;
+  std::vector<std::string> roots;
+  for (const auto& p : options.paths) {
+    std::error_code ec;
+    const auto absolute = fs::absolute(p, ec).lexically_normal();
+    roots.push_back(fs::is_directory(absolute, ec) ? absolute.string() : absolute.parent_path().string());
+  }
+  workspace.setRoots(roots);
+
+  std::optional<telemetry::ProcessRow> process;
+  std::string attach_problem;
+  if (options.attach) {
+    auto entry = chooseProcess(paths, options.pid);
+    if (entry) {
+      auto row = watchOnce(*entry, options.attach_ms);
+      if (row) process = std::move(*row); else attach_problem = row.error().text();
+    } else {
+      attach_problem = entry.error().text();
+    }
+  }
+
+  std::vector<FileReport> files;
+  bool error_found = false;
+  size_t skipped = 0;
+  for (const auto& path : paths) {
+    FileReport f;
+    f.path = path;
+    auto raw = readFile(path, kMaxSourceBytes);
+    if (!raw) {
+      f.skipped = raw.error().what;
+    } else {
+      std::string text = raw->starts_with("\xef\xbb\xbf") ? raw->substr(3) : *raw;
+      std::string why;
+      auto unit = makeUnit(path, std::move(text), &why);
+      if (!unit) {
+        f.skipped = why;
+      } else {
+        f.analysis = analyse(unit, workspace, analysis);
+        if (process) f.live = joinLive(f.analysis, *raw, *process);
+      }
+    }
+    skipped += !f.skipped.empty();
+    for (const auto& x : f.analysis.findings) error_found = error_found || x.severity == "error";
+    files.push_back(std::move(f));
+  }
+  std::string out;
+  if (options.sarif) out = dump(reportSarif(files, options), 2) + "\n";
+  else if (options.json) out = dump(reportJson(files, options)) + "\n";
+  else out = reportText(files, options);
+  std::fwrite(out.data(), 1, out.size(), stdout);
+  std::fflush(stdout);
+  if (!attach_problem.empty()) std::fprintf(stderr, "flagos-lsp: %s\n", attach_problem.c_str());
+  if (paths.size() == 1 && skipped == 1) {
+    std::fprintf(stderr, "flagos-lsp: %s: %s\n", files[0].path.c_str(), files[0].skipped.c_str());
+    return static_cast<int>(Exit::broken_input);
+  }
+  if (!attach_problem.empty()) return static_cast<int>(Exit::no_device);
+  return static_cast<int>(error_found ? Exit::found : Exit::ok);
+}
+
+}  // namespace flagos::lsp

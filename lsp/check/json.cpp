@@ -1,0 +1,139 @@
+// `--check --json` and `--sarif`.
+#include <map>
+
+#include "lsp/check/report.h"
+#include "lsp/text/document.h"
+#include "runtime/base/version.h"
+
+namespace flagos::lsp {
+namespace {
+
+Json orNull(const std::string& s) { return s.empty() ? Json(nullptr) : Json(s); }
+Json positionJson(Position p) { return {{"line", p.line}, {"character", p.character}}; }
+
+Json routeJson(const telemetry::RouteRow& r) {
+  Json j = {{"op", r.op}, {"kernel", r.kernel}, {"calls", r.calls}, {"device_time", toJson(r.device_time)}, {"timed_calls", r.timed_calls},
+            {"reason", r.reason}, {"bound", orNull(r.bound)}, {"predicted", toJson(r.predicted)}};
+  j["measured"] = r.timed_calls > 0 && r.device_time.value
+                      ? toJson(Metric::of(*r.device_time.value / static_cast<double>(r.timed_calls), "s", "measured", r.device_time.age_s))
+                      : toJson(Metric::missing("s", r.calls ? "none of its calls was timed" : "not executed yet"));
+  return j;
+}
+
+Json siteJson(const SourceUnit& unit, const Site& s, const LiveSite* live, Encoding encoding) {
+  Json devices = Json::array();
+  for (const auto& d : s.devices)
+    devices.push_back({{"device", d.device}, {"because", d.because}, {"at", {{"path", d.path}, {"line", d.line}}}});
+  Json bytes;
+  if (s.bytes) bytes = toJson(Metric::of(*s.bytes, "B", "predicted", std::nullopt));
+  else if (s.kind == "placement" || s.kind == "move" || s.kind == "copy") bytes = toJson(Metric::missing("B", s.bytes_how.empty() ? "the shape does not follow from literals" : s.bytes_how));
+  return {{"range", rangeJson(unit, s.span, encoding)}, {"call", s.call}, {"kind", s.kind}, {"devices", devices}, {"resolution", s.resolution},
+          {"expression", orNull(s.expression)}, {"reason", orNull(s.reason)}, {"bytes", bytes}, {"live", live ? liveJson(*live) : Json()}};
+}
+
+Json findingJson(const SourceUnit& unit, const Finding& f, Encoding encoding) {
+  Json related = Json::array();
+  for (const auto& r : f.related) related.push_back({{"path", r.path}, {"line", r.line}, {"message", r.message}});
+  Json j = {{"code", f.code}, {"range", rangeJson(unit, f.span, encoding)}, {"severity", f.severity}, {"message", f.message},
+            {"related", related}, {"fix", !f.fix ? "none" : f.fix->safe ? "safe" : "unsafe"}};
+  if (f.fix) {
+    Json edits = Json::array();
+    for (const auto& e : f.fix->edits) edits.push_back({{"range", rangeJson(unit, e.span, encoding)}, {"newText", e.text}});
+    j["edits"] = edits;
+    j["title"] = f.fix->title;
+  }
+  return j;
+}
+
+}  // namespace
+
+Json rangeJson(const SourceUnit& unit, Span span, Encoding encoding) {
+  const Range r = unit.lines.range(unit.text, span, encoding);
+  return {{"start", positionJson(r.start)}, {"end", positionJson(r.end)}};
+}
+
+Json liveJson(const LiveSite& live) {
+  Json routes = Json::array(), fallbacks = Json::array();
+  for (const auto& r : live.routes) routes.push_back(routeJson(r));
+  for (const auto& f : live.fallbacks) fallbacks.push_back({{"op", f.op}, {"calls", f.calls}, {"bytes", f.bytes}});
+  const auto metric = [&](const Metric& m, const char* unit) {
+    if (!m.value && m.unit.empty()) return toJson(Metric::missing(unit, live.state == "not-executed" ? "not executed yet" : "not reported"));
+    return toJson(m);
+  };
+  Json j = {{"pid", live.pid}, {"process_state", live.process_state}, {"state", live.state},
+            {"measured_line", live.measured_line > 0 ? Json(live.measured_line) : Json()},
+            {"device", orNull(live.device)}, {"live_bytes", metric(live.live_bytes, "B")}, {"peak_bytes", metric(live.peak_bytes, "B")},
+            {"device_time", metric(live.device_time, "s")}, {"backward_time", metric(live.backward_time, "s")},
+            {"share", live.share >= 0 ? toJson(Metric::of(100 * live.share, "%", "measured", live.age_s)) : toJson(Metric::missing("%", "no device time was measured yet"))},
+            {"calls", live.calls}, {"routes", routes}, {"fallbacks", fallbacks}};
+  if (!live.why.empty()) j["why"] = live.why;
+  return j;
+}
+
+Json reportJson(const std::vector<FileReport>& files, const CheckOptions& options) {
+  Json list = Json::array(), by_code = Json::object();
+  size_t sites = 0, resolved = 0;
+  for (const auto& f : files) {
+    Json j = {{"path", f.path}};
+    if (!f.skipped.empty()) {
+      j["skipped"] = f.skipped;
+      j["sites"] = Json::array();
+      j["findings"] = Json::array();
+      list.push_back(std::move(j));
+      continue;
+    }
+    const auto& unit = *f.analysis.unit;
+    Json s = Json::array(), findings = Json::array();
+    for (size_t i = 0; i < f.analysis.sites.size(); ++i) {
+      const auto& site = f.analysis.sites[i];
+      s.push_back(siteJson(unit, site, f.live && f.live->ran ? &f.live->sites[i] : nullptr, options.encoding));
+      ++sites;
+      resolved += site.resolution == "exact" || site.resolution == "candidates";
+    }
+    for (const auto& x : f.analysis.findings) {
+      findings.push_back(findingJson(unit, x, options.encoding));
+      by_code[x.code] = by_code.value(x.code, 0) + 1;
+    }
+    j["sites"] = s;
+    j["findings"] = findings;
+    if (f.analysis.gave_up) j["incomplete"] = "the analysis stopped: this file takes too many steps to follow";
+    if (f.live) {
+      Json measured = Json::array(), gone = Json::array();
+      for (const auto& m : f.live->also) {
+        Json row = liveJson(m.live);
+        measured.push_back({{"range", rangeJson(unit, m.span, options.encoding)}, {"line", m.live.line}, {"text", m.text}, {"live", row}});
+      }
+      for (const auto& g : f.live->gone) gone.push_back(liveJson(g));
+      j["measured"] = measured;
+      j["gone"] = gone;
+      j["process"] = {{"pid", f.live->pid}, {"state", f.live->process_state}, {"executed_this_file", f.live->ran}, {"file_changed_since_run", !f.live->same_text}};
+    }
+    list.push_back(std::move(j));
+  }
+  return {{"version", 1}, {"files", list},
+          {"summary", {{"files", files.size()}, {"sites", sites}, {"resolved", resolved},
+                       {"resolved_share", sites ? Json(static_cast<double>(resolved) / static_cast<double>(sites)) : Json()}, {"findings", by_code}}}};
+}
+
+Json reportSarif(const std::vector<FileReport>& files, const CheckOptions&) {
+  Json results = Json::array();
+  std::map<std::string, bool> codes;
+  for (const auto& f : files) {
+    if (!f.skipped.empty()) continue;
+    const auto& unit = *f.analysis.unit;
+    for (const auto& x : f.analysis.findings) {
+      codes[x.code] = true;
+      const Range r = unit.lines.range(unit.text, x.span, Encoding::utf16);
+      results.push_back({{"ruleId", x.code}, {"level", x.severity == "error" ? "error" : x.severity == "warning" ? "warning" : "note"},
+                         {"message", {{"text", x.message}}},
+                         {"locations", {{{"physicalLocation", {{"artifactLocation", {{"uri", uriOfPath(f.path)}}},
+                           {"region", {{"startLine", r.start.line + 1}, {"startColumn", r.start.character + 1}, {"endLine", r.end.line + 1}, {"endColumn", r.end.character + 1}}}}}}}}});
+    }
+  }
+  Json rules = Json::array();
+  for (const auto& [code, used] : codes) rules.push_back({{"id", code}});
+  return {{"version", "2.1.0"}, {"$schema", "https://json.schemastore.org/sarif-2.1.0.json"},
+          {"runs", {{{"tool", {{"driver", {{"name", "flagos-lsp"}, {"version", kVersion}, {"rules", rules}}}}}, {"columnKind", "utf16CodeUnits"}, {"results", results}}}}};
+}
+
+}  // namespace flagos::lsp

@@ -1,0 +1,41 @@
+// The documents of `flagos-lsp --check`: JSON by contract, text for people.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lsp/live/join.h"
+#include "lsp/python/analysis.h"
+#include "runtime/base/json.h"
+
+namespace flagos::lsp {
+
+struct FileReport {
+  std::string path;
+  std::string skipped;                  // reason; then the rest is empty
+  Analysis analysis;
+  std::optional<LiveFile> live;         // joined telemetry
+};
+
+struct CheckOptions {
+  std::vector<std::string> paths;
+  bool json = false, sarif = false, attach = false;
+  std::optional<int> pid;
+  std::optional<std::vector<std::string>> devices;   // --devices
+  Encoding encoding = Encoding::utf16;
+  int attach_ms = 1500;
+};
+
+Json reportJson(const std::vector<FileReport>& files, const CheckOptions& options);
+std::string reportText(const std::vector<FileReport>& files, const CheckOptions& options);
+Json reportSarif(const std::vector<FileReport>& files, const CheckOptions& options);
+
+// Runs the check; returns the exit code.
+int runCheck(const CheckOptions& options);
+
+Json rangeJson(const SourceUnit& unit, Span span, Encoding encoding);
+Json liveJson(const LiveSite& live);
+// "npu:0 or cpu", "npu:<LOCAL_RANK>", "unknown: reason".
+std::string devicesText(const Site& site);
+
+}  // namespace flagos::lsp

@@ -1,0 +1,58 @@
+// `--check` for people.
+#include <algorithm>
+
+#include "lsp/check/report.h"
+#include "lsp/features/phrases.h"
+
+namespace flagos::lsp {
+namespace {
+std::string place(const FileReport& f, Span span) {
+  const Position p = f.analysis.unit->lines.position(f.analysis.unit->text, span.begin, Encoding::utf8);
+  return f.path + ":" + std::to_string(p.line + 1) + ":" + std::to_string(p.character + 1);
+}
+}  // namespace
+
+std::string reportText(const std::vector<FileReport>& files, const CheckOptions& options) {
+  std::string out;
+  size_t sites = 0, resolved = 0, findings = 0;
+  for (const auto& f : files) {
+    if (!f.skipped.empty()) { out += f.path + ": skipped: " + f.skipped + "\n"; continue; }
+    const auto& a = f.analysis;
+    for (size_t i = 0; i < a.sites.size(); ++i) {
+      const auto& s = a.sites[i];
+      out += place(f, s.span) + ": " + s.call + " (" + s.kind + "): " + devicesText(s) + "\n";
+      for (const auto& l : originLines(s)) out += "    " + l + "\n";
+      if (const auto b = bytesText(s); !b.empty()) out += "    " + b + "\n";
+      if (f.live && f.live->ran) for (const auto& l : liveLines(f.live->sites[i])) out += "    " + l + "\n";
+      ++sites;
+      resolved += s.resolution == "exact" || s.resolution == "candidates";
+    }
+    if (f.live && !f.live->ran) out += f.path + ": process " + std::to_string(f.live->pid) + " has not executed this file\n";
+    if (f.live && f.live->ran) {
+      if (!f.live->same_text) out += f.path + ": file changed since the run; the process runs the old code\n";
+      if (!f.live->also.empty()) out += "also measured:\n";
+      for (const auto& m : f.live->also) {
+        out += f.path + ":" + std::to_string(m.live.line) + ": " + m.text + "\n";
+        for (const auto& l : liveLines(m.live)) out += "    " + l + "\n";
+      }
+      for (const auto& g : f.live->gone) {
+        out += f.path + ": ";
+        for (const auto& l : liveLines(g)) { out += l + "\n"; break; }
+      }
+    }
+    for (const auto& x : a.findings) {
+      out += place(f, x.span) + ": " + x.severity + ": " + x.message + " [" + x.code + "]";
+      if (x.fix) out += x.fix->safe ? " (safe fix)" : " (unsafe fix)";
+      out += "\n";
+      ++findings;
+    }
+    if (a.gave_up) out += f.path + ": the analysis stopped early: this file takes too many steps to follow\n";
+  }
+  out += std::to_string(sites) + " device sites";
+  if (sites) out += ", " + std::to_string(100 * resolved / sites) + " % exact or candidates";
+  out += ", " + std::to_string(findings) + " findings in " + std::to_string(files.size()) + (files.size() == 1 ? " file" : " files") + "\n";
+  (void)options;
+  return out;
+}
+
+}  // namespace flagos::lsp

@@ -1,0 +1,94 @@
+// make-then-move: a tensor made on the CPU by a factory that takes `device=`, only to be moved at once. The fix makes it
+// in place; it is unsafe for random factories, since another device draws other numbers.
+#include <set>
+
+#include "lsp/findings/registry.h"
+
+namespace flagos::lsp {
+namespace {
+
+const std::set<std::string, std::less<>> kRandom = {"torch.rand", "torch.randn", "torch.randint", "torch.randperm", "torch.normal"};
+
+std::string text(const SourceUnit& unit, const Node* n) { return unit.text.substr(n->begin, n->end - n->begin); }
+
+// What to write after `device=` for the move, or "" if the move says more than a device.
+std::string deviceText(const SourceUnit& unit, const Node* move, const Args& args) {
+  const std::string method(move->a->text);
+  if (method != "to") {
+    if (move->list.empty()) return "\"" + method + "\"";
+    if (move->list.size() == 1 && move->list[0]->kind == N::integer) return "\"" + method + ":" + text(unit, move->list[0]) + "\"";
+    return {};
+  }
+  if (move->list.size() != 1) return {};
+  const Node* a = move->list[0];
+  const Node* value = a->kind == N::keyword && a->text == "device" ? a->a : a;
+  if (value->kind == N::keyword || value->kind == N::starred || value->kind == N::dstarred) return {};
+  const Arg* given = args.get(0, "device");
+  if (!given) return {};
+  return text(unit, value) + (isAny(given->value, V::tensor) ? ".device" : "");
+}
+
+// The statement before `s` in its block, or null.
+const Node* previous(const Node* s) {
+  if (!s || !s->parent) return nullptr;
+  for (const auto* block : {&s->parent->list, &s->parent->list2})
+    for (size_t i = 1; i < block->size(); ++i) if ((*block)[i] == s) return (*block)[i - 1];
+  return nullptr;
+}
+
+bool onlySpace(std::string_view s) { return s.find_first_not_of(" \t\r\n") == std::string_view::npos; }
+
+void look(Interp& interp, const CallEvent& e) {
+  static const std::set<std::string, std::less<>> moves = {"Tensor.to", "Tensor.cuda", "Tensor.npu", "Tensor.xpu"};
+  if (!moves.count(e.call) || !is(e.receiver, V::tensor) || !e.receiver->made_by || e.node->kind != N::call) return;
+  const Arg* target = e.args->keyword("$target");
+  if (!target) return;
+  bool leaves_cpu = false;
+  forEach(target->value, [&](const Value& d) { leaves_cpu = leaves_cpu || d->kind != V::device || d->text != "cpu"; });
+  if (!leaves_cpu) return;
+  const Node* made = e.receiver->made_by;
+  const Node* move = e.node;
+  const SourceUnit& unit = *e.unit;
+  const bool direct = move->a->a == made;
+  bool next_line = false;
+  if (!direct) {  // x = torch.zeros(3)  /  x = x.to(device)
+    const Node *second = move->parent, *first = made->parent;
+    next_line = second && first && second->kind == N::assign && first->kind == N::assign && second->b == move && first->b == made &&
+                second->a && first->a && second->a->kind == N::name && first->a->kind == N::name && second->a->text == first->a->text &&
+                move->a->a->kind == N::name && move->a->a->text == first->a->text && previous(second) == first &&
+                onlySpace(std::string_view(unit.text).substr(first->end, second->begin - first->end));
+    if (!next_line) return;
+  }
+  const std::string name = dottedName(made->a);
+  const std::string last = name.substr(name.rfind('.') == std::string::npos ? 0 : name.rfind('.') + 1);
+  Finding f;
+  f.code = "make-then-move";
+  f.severity = "hint";
+  f.span = move->span();
+  f.message = "`" + shortText(unit.text, made->a) + "` makes the tensor on the CPU and `." + std::string(move->a->text) +
+              "` copies it; `device=` makes it in place";
+  f.related.push_back({unit.path, made->line, "made here"});
+  const std::string device = deviceText(unit, move, *e.args);
+  if (!device.empty() && made->end > made->begin && unit.text[made->end - 1] == ')') {
+    Fix fix;
+    fix.safe = !kRandom.count("torch." + last);
+    fix.title = "Make it in place with device=" + device + (fix.safe ? "" : " (draws other random numbers)");
+    // A trailing comma before the parenthesis must not become two.
+    size_t at = made->end - 1;
+    while (at > made->begin && (unit.text[at - 1] == ' ' || unit.text[at - 1] == '\n' || unit.text[at - 1] == '\t')) --at;
+    const char before = at > 0 ? unit.text[at - 1] : '(';
+    const std::string comma = before == '(' ? "" : before == ',' ? " " : ", ";
+    fix.edits.push_back({{made->end - 1, made->end - 1}, comma + "device=" + device});
+    const uint32_t from = direct ? made->end : made->parent->end;
+    const uint32_t to = direct ? move->end : move->parent->end;
+    fix.edits.push_back({{from, to}, ""});
+    f.fix = std::move(fix);
+  }
+  interp.report(std::move(f), e.unit);
+}
+
+}  // namespace
+
+void listenMakeThenMove(Interp& interp) { interp.listeners.emplace_back(look); }
+
+}  // namespace flagos::lsp

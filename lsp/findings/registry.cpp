@@ -1,0 +1,39 @@
+#include "lsp/findings/registry.h"
+
+#include <algorithm>
+
+namespace flagos::lsp {
+
+void listenForFindings(Interp& interp) {
+  listenMakeThenMove(interp);
+}
+
+namespace {
+// "# flagos: ignore[a, b]" or "# flagos: ignore" on the finding's first or last line.
+bool ignored(const SourceUnit& unit, const Finding& f) {
+  for (const uint32_t at : {f.span.begin, f.span.end}) {
+    const auto line = unit.lines.lineText(unit.text, unit.lines.lineOf(at));
+    const auto mark = line.find("# flagos: ignore");
+    if (mark == std::string_view::npos) continue;
+    const auto rest = line.substr(mark + 16);
+    if (!rest.starts_with('[')) return true;
+    auto codes = rest.substr(1, rest.find(']') == std::string_view::npos ? rest.size() : rest.find(']') - 1);
+    while (!codes.empty()) {
+      auto code = codes.substr(0, codes.find(','));
+      codes.remove_prefix(std::min(codes.size(), code.size() + 1));
+      while (!code.empty() && code.front() == ' ') code.remove_prefix(1);
+      while (!code.empty() && code.back() == ' ') code.remove_suffix(1);
+      if (code == f.code) return true;
+    }
+  }
+  return false;
+}
+}  // namespace
+
+void finishFindings(Analysis& a, const AnalysisOptions& options) {
+  findCudaOnlyCheck(a, options);
+  std::erase_if(a.findings, [&](const Finding& f) { return ignored(*a.unit, f); });
+  std::stable_sort(a.findings.begin(), a.findings.end(), [](const Finding& x, const Finding& y) { return x.span.begin < y.span.begin; });
+}
+
+}  // namespace flagos::lsp

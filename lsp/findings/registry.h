@@ -1,0 +1,18 @@
+// The findings: each is one file that registers itself here with one line in registry.cpp.
+//
+// A flow finding listens to the interpreter's events; a text finding walks the finished analysis. Both report through
+// Finding; suppression (`# flagos: ignore[code]`) and order are the registry's work.
+#pragma once
+#include "lsp/python/interp.h"
+
+namespace flagos::lsp {
+
+void listenForFindings(Interp& interp);
+// Adds the findings that look at the tree, then drops those that a comment on their line ignores.
+void finishFindings(Analysis& analysis, const AnalysisOptions& options);
+
+// One per file.
+void listenMakeThenMove(Interp& interp);
+void findCudaOnlyCheck(Analysis& analysis, const AnalysisOptions& options);
+
+}  // namespace flagos::lsp

@@ -1,0 +1,3 @@
+#include "lsp/server/program.h"
+
+int main(int argc, char** argv) { return flagos::lsp::runProgram(argc, argv); }

@@ -1,0 +1,70 @@
+// The result of device flow analysis of one file: its device sites and findings. Plain data; no tree-sitter, no JSON.
+#pragma once
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lsp/python/workspace.h"
+
+namespace flagos::lsp {
+
+// The devices that the analysis assumes. `known` is false until the machine has been looked at: conditions on
+// is_available() are then not decided.
+struct Machine {
+  bool known = false;
+  std::vector<std::string> devices;        // "npu:0", "npu:1"
+  bool has(std::string_view type) const;
+  int count(std::string_view type) const;
+  // The accelerator torch.accelerator means: the first device's type, or "".
+  std::string accelerator() const;
+};
+
+struct ResolvedDevice {
+  std::string device, because, path;
+  int line = 0;                            // 1-based, in path
+};
+
+struct Site {
+  Span span;
+  int line = 0;                            // 1-based
+  std::string call, kind;                  // placement | move | copy | source | mention | context | setting
+  std::string resolution;                  // exact | candidates | runtime | unknown
+  std::string expression, reason;          // "" = null
+  std::vector<ResolvedDevice> devices;     // the likeliest first
+  std::optional<double> bytes;
+  std::string bytes_how;                   // "131,072 float32", or why the bytes are not known
+  const Node* node = nullptr;
+};
+
+struct Edit { Span span; std::string text; };
+struct Fix { bool safe = false; std::string title; std::vector<Edit> edits; };
+struct Related { std::string path; int line = 0; std::string message; };
+struct Finding {
+  std::string code, severity, message;     // severity: error | warning | information | hint
+  Span span;
+  std::vector<Related> related;
+  std::optional<Fix> fix;
+};
+
+// A fact for hover only: "cast, stays on npu:1".
+struct Note { Span span; std::string text; };
+
+struct Analysis {
+  std::shared_ptr<const SourceUnit> unit;
+  std::vector<Site> sites;                 // by position
+  std::vector<Finding> findings;           // by position, suppressed ones left out
+  std::vector<Note> notes;
+  std::vector<std::shared_ptr<const SourceUnit>> others;  // files that were followed
+  bool gave_up = false;                    // the step budget ran out: results are what was seen so far
+};
+
+struct AnalysisOptions {
+  Machine machine;
+  size_t max_steps = 400'000;              // evaluated nodes
+};
+
+Analysis analyse(std::shared_ptr<const SourceUnit> unit, Workspace& workspace, const AnalysisOptions& options);
+
+}  // namespace flagos::lsp

@@ -1,0 +1,108 @@
+// A small syntax tree of Python, made once from tree-sitter's concrete tree: what the analysis walks many times.
+//
+// Broken parts of the text become `error` nodes whose readable statements are kept, so that the sites outside a broken
+// span are still found. Views point into the source text, which must outlive the tree.
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lsp/text/position.h"
+#include "lsp/text/syntax.h"
+
+namespace flagos::lsp {
+
+enum class N : uint8_t {
+  // expressions; which members are used
+  name,         // text
+  integer, real,  // text
+  string,       // value (decoded); list = interpolations if text is "f", then parts() has the literal pieces
+  bytes, true_, false_, none, ellipsis,
+  attribute,    // a . text
+  subscript,    // a [ list ]
+  slice,        // list
+  call,         // a ( list ); arguments are expressions, keyword, starred, dstarred
+  keyword,      // text = a
+  starred, dstarred,  // a
+  binary,       // a text b
+  boolean,      // a text b  ("and", "or")
+  unary,        // text a
+  not_,         // a
+  compare,      // list (operands); text = first operator
+  conditional,  // a if b else c
+  lambda,       // list2 = params, a = body
+  tuple, list, set,  // list
+  dict,         // list of pair / dstarred
+  pair,         // a : b
+  comp,         // text = list|set|dict|generator; a = body; list = for_in (a = target, b = iterable) / if_clause (a)
+  for_in, if_clause,
+  await, yield, named,  // a ; named: a := b
+  // statements
+  module,       // list
+  expr_stmt,    // a
+  assign,       // a = b, annotation c
+  aug_assign,   // a text= b
+  return_, raise, assert_,  // a
+  delete_,      // list
+  if_,          // a, list, list2
+  while_,       // a, list, list2
+  for_,         // a in b, list, list2
+  try_,         // list; list2 = except (a, text = alias, list) and finally_ (list), else_ (list)
+  except, finally_, else_,
+  with_,        // list2 = with_item (a, b = target), list
+  with_item,
+  def,          // text, list2 = param, list, decorators
+  class_,       // text, list2 = bases (arguments), list, decorators
+  param,        // text, a = default, c = annotation; value = "", "*" or "**"
+  import_,      // list of alias
+  from_import,  // value = module as written, list of alias; text = "*" for a star import
+  alias,        // value = dotted name, text = bound name ("" if none)
+  global_,      // list of name (nonlocal too)
+  match,        // list = subjects, list2 = case_ (list)
+  case_, pass, break_, continue_,
+  error,        // list
+};
+
+struct Node {
+  N kind = N::error;
+  uint32_t begin = 0, end = 0;
+  int line = 0;                      // 1-based
+  std::string_view text;
+  std::string value;
+  Node *a = nullptr, *b = nullptr, *c = nullptr;
+  std::vector<Node*> list, list2, decorators;
+  const Node* parent = nullptr;
+  Span span() const { return {begin, end}; }
+};
+
+class Ast {
+ public:
+  Ast() = default;
+  Ast(Ast&&) = default;
+  Ast& operator=(Ast&&) = default;
+  const Node* root() const { return root_; }
+  Node* add(N kind) { nodes_.emplace_back(); nodes_.back().kind = kind; return &nodes_.back(); }
+  void setRoot(Node* n) { root_ = n; }
+  size_t size() const { return nodes_.size(); }
+  bool hasErrors() const { return errors_; }
+  void markError() { errors_ = true; }
+  const std::deque<Node>& nodes() const { return nodes_; }
+
+ private:
+  std::deque<Node> nodes_;
+  Node* root_ = nullptr;
+  bool errors_ = false;
+};
+
+Ast lower(std::string_view text, const SyntaxTree& tree);
+
+// "torch.cuda.is_available" of a chain of names and attributes; "" for anything else.
+std::string dottedName(const Node* n);
+// The innermost node of one of the given kinds that covers the byte, or null.
+const Node* enclosing(const Node* n, N kind);
+// The source text of a node on one line, cut at `max` bytes.
+std::string shortText(std::string_view text, const Node* n, size_t max = 60);
+
+}  // namespace flagos::lsp

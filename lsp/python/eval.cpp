@@ -1,0 +1,534 @@
+// Expressions.
+#include <cstdlib>
+
+#include "lsp/python/interp.h"
+
+namespace flagos::lsp {
+namespace {
+constexpr int kMaxNesting = 1500;   // evaluations inside evaluations, calls included
+
+struct Depth {
+  int& d;
+  explicit Depth(int& depth) : d(depth) { ++d; }
+  ~Depth() { --d; }
+};
+}  // namespace
+
+Value Interp::eval(const Node* n) {
+  if (!n) return unknown("nothing here");
+  if (++steps_ > options_.max_steps || depth_ > kMaxNesting) {
+    gave_up_ = true;
+    return unknown("the analysis stopped: this file takes too many steps to follow");
+  }
+  Depth depth(depth_);
+  return evalInner(n);
+}
+
+Value Interp::evalInner(const Node* n) {
+  switch (n->kind) {
+    case N::name: return evalName(n);
+    case N::integer: {
+      std::string digits;
+      for (const char c : n->text) if (c != '_') digits += c;
+      return integer(std::strtoll(digits.c_str(), nullptr, 0));
+    }
+    case N::real: {
+      auto v = std::make_shared<Val>();
+      v->kind = V::real;
+      v->real = std::strtod(std::string(n->text).c_str(), nullptr);
+      return v;
+    }
+    case N::string: return evalString(n);
+    case N::true_: return boolean(true);
+    case N::false_: return boolean(false);
+    case N::none: return none();
+    case N::attribute: return attribute(eval(n->a), n->text, n);
+    case N::subscript: return evalSubscript(n);
+    case N::call: return evalCall(n);
+    case N::binary: return evalBinary(n);
+    case N::compare: return evalCompare(n);
+    case N::conditional: return evalConditional(n);
+    case N::comp: return evalComp(n);
+    case N::boolean: {
+      const Value a = eval(n->a);
+      const bool is_or = n->text == "or";
+      const Truth t = truth(a);
+      if (t != Truth::unknown && (t == Truth::yes) == is_or) {
+        discard([&] { eval(n->b); });
+        return a;
+      }
+      const Value b = eval(n->b);
+      return map(a, [&](const Value& x) {
+        const Truth tx = truth(x);
+        if (tx == Truth::unknown) return join(x, b);
+        return (tx == Truth::yes) == is_or ? x : b;
+      });
+    }
+    case N::not_: {
+      const Truth t = truth(eval(n->a));
+      return t == Truth::unknown ? unknown("a condition that is not known") : boolean(t == Truth::no);
+    }
+    case N::unary: {
+      const Value v = eval(n->a);
+      return map(v, [&](const Value& x) -> Value {
+        if (x->kind == V::integer) return integer(n->text == "-" ? -x->number : n->text == "~" ? ~x->number : x->number);
+        if (x->kind == V::tensor) return tensorOn(x->device);
+        return x;
+      });
+    }
+    case N::lambda: {
+      auto v = std::make_shared<Val>();
+      v->kind = V::function;
+      v->node = n;
+      v->unit = frame().unit;
+      v->object = frame().scope;
+      return v;
+    }
+    case N::tuple: case N::list: case N::set: {
+      std::vector<Value> items;
+      for (const Node* c : n->list) {
+        if (c->kind != N::starred) { items.push_back(eval(c)); continue; }
+        const Value v = eval(c->a);
+        if (is(v, V::tuple) || is(v, V::list)) items.insert(items.end(), v->items.begin(), v->items.end());
+        else items.push_back(elementOf(v));
+      }
+      return n->kind == N::tuple ? tuple(std::move(items)) : list(std::move(items));
+    }
+    case N::dict: {
+      const ObjectId id = heap_.make();
+      for (const Node* p : n->list) {
+        if (p->kind != N::pair) {
+          const Value other = p->a ? eval(p->a) : nullptr;
+          if (is(other, V::dict)) {
+            const auto slots = heap_.at(other->object).slots;
+            for (const auto& [k, v] : slots) heap_.set(id, k, v);
+          }
+          continue;
+        }
+        const Value key = eval(p->a);
+        const Value value = boundTo(eval(p->b), is(key, V::string) ? key->text : "an entry", n);
+        if (is(key, V::string)) heap_.set(id, key->text, value);
+        else heap_.set(id, "$any", join(heap_.get(id, "$any"), value));
+      }
+      auto v = std::make_shared<Val>();
+      v->kind = V::dict;
+      v->object = id;
+      return v;
+    }
+    case N::await: return eval(n->a);
+    case N::yield: {
+      Value v = n->a ? eval(n->a) : none();
+      frame().yields.push_back(v);
+      return unknown("what is sent into a generator");
+    }
+    case N::named: {
+      const Value v = eval(n->b);
+      assign(n->a, v, frame().statement ? frame().statement : n);
+      return v;
+    }
+    case N::starred: case N::dstarred: return elementOf(eval(n->a));
+    case N::slice: for (const Node* c : n->list) eval(c); return unknown("a slice");
+    case N::error: for (const Node* c : n->list) eval(c); return unknown("this text has a syntax error");
+    default: return unknown("not a value");
+  }
+}
+
+Value Interp::lookup(std::string_view name) {
+  const std::string key(name);
+  Value star;
+  for (ObjectId s = frame().scope; s; s = heap_.at(s).parent) {
+    if (const Value v = heap_.get(s, key)) return v;
+    if (!star) star = heap_.get(s, "$star");
+  }
+  static const std::set<std::string> builtins = {
+      "print", "len", "range", "int", "float", "str", "bool", "list", "tuple", "dict", "set", "iter", "next", "getattr",
+      "setattr", "hasattr", "isinstance", "super", "min", "max", "sum", "abs", "sorted", "map", "filter", "zip",
+      "enumerate", "open", "vars", "property", "staticmethod", "classmethod", "object", "type", "any", "all", "round",
+      "Exception", "ValueError", "RuntimeError", "id", "repr", "input", "reversed", "callable", "format", "divmod",
+      "frozenset", "bytes", "complex", "hash", "issubclass", "locals", "globals", "NotImplementedError", "KeyError"};
+  if (builtins.count(key)) return external("builtins." + key);
+  if (star) return attribute(star, name, nullptr);
+  return nullptr;
+}
+
+Value Interp::evalName(const Node* n) {
+  if (const Value v = lookup(n->text)) return v;
+  return unknown("`" + std::string(n->text) + "` is not assigned in what was read");
+}
+
+Value Interp::asText(const Value& v, const Node* n) {
+  switch (v->kind) {
+    case V::string: case V::device: return string(v->text, v->origin);
+    case V::integer: return string(std::to_string(v->number), v->origin);
+    case V::runtime: return v;
+    default: {
+      Origin o = here(n);
+      return runtimeValue("<" + textOf(n, 40) + ">", o);
+    }
+  }
+}
+
+Value Interp::concat(const Value& a, const Value& b, const Node*) {
+  // The part that was decided elsewhere says where the device comes from; a fresh literal does not.
+  const auto is_constant = [](const Value& v) { return v->origin.unit == nullptr || v->origin.fresh; };
+  const Origin o = !is_constant(a) ? a->origin : !is_constant(b) ? b->origin : a->origin.unit ? a->origin : b->origin;
+  if (a->kind == V::runtime || b->kind == V::runtime) return runtimeValue(a->text + b->text, o);
+  return string(a->text + b->text, o);
+}
+
+Value Interp::evalString(const Node* n) {
+  if (n->text != "f") return string(n->value, here(n));
+  Value out = string("", here(n));
+  for (const Node* piece : n->list) {
+    const bool literal = piece->kind == N::string && piece->list.empty() && piece->text.empty();
+    const Value v = literal ? string(piece->value, here(n)) : eval(piece);
+    if (!literal) emit(piece, "format", v, {});
+    out = map(out, [&](const Value& head) { return map(v, [&](const Value& p) { return concat(head, asText(p, piece), n); }); });
+  }
+  return out;
+}
+
+Value Interp::evalConditional(const Node* n) {
+  const Truth t = truth(eval(n->b));
+  if (t == Truth::unknown) return join(eval(n->a), eval(n->c));
+  discard([&] { eval(t == Truth::yes ? n->c : n->a); });
+  return eval(t == Truth::yes ? n->a : n->c);
+}
+
+Value Interp::evalCompare(const Node* n) {
+  std::vector<Value> v;
+  for (const Node* o : n->list) v.push_back(eval(o));
+  if (v.size() != 2) return unknown("a chained comparison");
+  // A device named in a comparison is a mention.
+  for (size_t i = 0; i < 2; ++i) {
+    const Node* literal = n->list[i];
+    const Value& other = v[1 - i];
+    if (literal->kind != N::string || !isDeviceString(literal->value)) continue;
+    const auto other_text = dottedName(n->list[1 - i]);
+    bool about_devices = other_text.ends_with("device") || other_text.ends_with("device.type") || other_text.ends_with("dev");
+    forEach(other, [&](const Value& o) { about_devices = about_devices || o->kind == V::device || (o->kind == V::string && isDeviceString(o->text)); });
+    if (about_devices) record(n, "comparison", "mention", asDevice(v[i], literal));
+  }
+  if (isAny(v[0], V::tensor) || isAny(v[1], V::tensor)) {
+    if (n->text != "is" && n->text != "in" && n->text != "is not" && n->text != "not in") return binaryOn(n, v[0], v[1]);
+    return unknown("a comparison of tensors");
+  }
+  const bool negated = n->text == "!=" || n->text == "is not" || n->text == "not in";
+  return map(v[0], [&](const Value& a) {
+    return map(v[1], [&](const Value& b) -> Value {
+      const auto known = [&](bool yes) { return boolean(yes != negated); };
+      const auto unknown_truth = [] { return unknown("a condition that is not known"); };
+      if (n->text == "in" || n->text == "not in") {
+        if (a->kind != V::string) return unknown_truth();
+        if (b->kind == V::string) return known(b->text.find(a->text) != std::string::npos);
+        if (b->kind != V::tuple && b->kind != V::list) return unknown_truth();
+        for (const auto& item : b->items) {
+          if (item->kind != V::string) return unknown_truth();
+          if (item->text == a->text) return known(true);
+        }
+        return known(false);
+      }
+      if (a->kind == V::none || b->kind == V::none) {
+        const Value& o = a->kind == V::none ? b : a;
+        if (o->kind == V::unknown || o->kind == V::runtime) return unknown_truth();
+        return known(o->kind == V::none);
+      }
+      if (a->kind == V::integer && b->kind == V::integer) {
+        if (n->text == "<") return boolean(a->number < b->number);
+        if (n->text == ">") return boolean(a->number > b->number);
+        if (n->text == "<=") return boolean(a->number <= b->number);
+        if (n->text == ">=") return boolean(a->number >= b->number);
+        return known(a->number == b->number);
+      }
+      const auto textual = [](const Value& x) { return x->kind == V::string || x->kind == V::device || x->kind == V::dtype; };
+      if (textual(a) && textual(b) && (n->text == "==" || n->text == "!=")) return known(a->text == b->text);
+      return unknown_truth();
+    });
+  });
+}
+
+Value Interp::evalBinary(const Node* n) {
+  const Value a = eval(n->a), b = eval(n->b);
+  return map(a, [&](const Value& x) { return map(b, [&](const Value& y) { return binaryOn(n, x, y); }); });
+}
+
+Value Interp::binaryOn(const Node* n, const Value& a, const Value& b) {
+  if (isAny(a, V::tensor) || isAny(b, V::tensor)) {
+    Args both;
+    both.list.push_back({"", a, n->a});
+    both.list.push_back({"", b, n->b});
+    emit(n, "operator", nullptr, both);
+    Value device;
+    forEach(a, [&](const Value& x) { if (x->kind == V::tensor) device = join(device, x->device); });
+    if (!device) forEach(b, [&](const Value& x) { if (x->kind == V::tensor) device = join(device, x->device); });
+    return tensorOn(device);
+  }
+  const auto text = n->text;
+  const auto textual = [](const Value& v) { return v->kind == V::string || v->kind == V::runtime; };
+  if (text.starts_with("+") && textual(a) && textual(b)) return concat(a, b, n);
+  if (text.starts_with("+") && a->kind == V::string && b->kind == V::unknown && n->b) return concat(a, asText(b, n->b), n);
+  if (text.starts_with("%") && a->kind == V::string) {
+    const auto at = a->text.find('%');
+    if (at == std::string::npos || at + 1 >= a->text.size()) return a;
+    const Value first = b->kind == V::tuple && !b->items.empty() ? b->items[0] : b;
+    const Value head = string(a->text.substr(0, at), a->origin), tail = string(a->text.substr(at + 2));
+    return map(first, [&](const Value& f) { return concat(concat(head, asText(f, n->b ? n->b : n), n), tail, n); });
+  }
+  if (a->kind == V::integer && b->kind == V::integer) {
+    const int64_t x = a->number, y = b->number;
+    Value out;
+    int64_t r = 0;
+    if (text.starts_with("+")) { if (!__builtin_add_overflow(x, y, &r)) out = integer(r); }
+    else if (text.starts_with("-")) { if (!__builtin_sub_overflow(x, y, &r)) out = integer(r); }
+    else if (text.starts_with("*") && !text.starts_with("**")) { if (!__builtin_mul_overflow(x, y, &r)) out = integer(r); }
+    else if (text.starts_with("//") && y > 0 && x >= 0) out = integer(x / y);
+    else if (text.starts_with("%") && y > 0 && x >= 0) out = integer(x % y);
+    else if (text.starts_with("<<") && y >= 0 && y < 40 && x >= 0 && x < (1 << 20)) out = integer(x << y);
+    if (out) return a->origin.unit ? withOrigin(out, a->origin) : out;
+    return unknown("arithmetic that is not followed");
+  }
+  if (a->kind == V::runtime && (b->kind == V::integer || b->kind == V::runtime)) {
+    const auto inner = [](const Value& v) {
+      if (v->kind == V::integer) return std::to_string(v->number);
+      return v->text.size() > 2 && v->text.front() == '<' ? v->text.substr(1, v->text.size() - 2) : v->text;
+    };
+    return runtimeValue("<" + inner(a) + " " + std::string(text) + " " + inner(b) + ">", a->origin);
+  }
+  if (text.starts_with("+") && (a->kind == V::list || a->kind == V::tuple) && (b->kind == V::list || b->kind == V::tuple)) {
+    auto items = a->items;
+    items.insert(items.end(), b->items.begin(), b->items.end());
+    return list(std::move(items));
+  }
+  if (text.starts_with("*") && a->kind == V::list) return iterableOf(elementOf(a));
+  if (a->kind == V::dict && text.starts_with("|")) return a;
+  if (a->kind == V::unknown) return a;
+  return b->kind == V::unknown ? b : unknown("`" + textOf(n) + "` is not followed");
+}
+
+Value Interp::elementOf(const Value& v) {
+  return map(v, [&](const Value& x) -> Value {
+    switch (x->kind) {
+      case V::tuple: case V::list: return x->items.empty() ? unknown("an empty sequence") : joinAll(x->items);
+      case V::iterable: return x->self;
+      case V::tensor: return tensorOn(x->device);
+      case V::dict: {
+        Value keys;
+        for (const auto& [k, value] : heap_.at(x->object).slots) if (value && k[0] != '$') keys = join(keys, string(k));
+        return keys ? keys : unknown("a key of a dict");
+      }
+      case V::string: return unknown("a character");
+      case V::instance: {
+        if (const Value e = heap_.get(x->object, "$element")) return e;
+        for (const char* method : {"__iter__", "__getitem__"}) {
+          const Value m = attribute(x, method, nullptr);
+          if (!is(m, V::bound) || m->items.empty()) continue;
+          Args args;
+          if (method[2] == 'g') args.list.push_back({"", unknown("an index"), nullptr});
+          const Value got = call(m, args, nullptr);
+          return method[2] == 'g' ? got : is(got, V::instance) ? unknown("an iterator") : elementOf(got);
+        }
+        return unknown("what iterating this object gives");
+      }
+      case V::unknown: return x;
+      default: return unknown("what iterating this gives");
+    }
+  });
+}
+
+std::vector<Value> Interp::unpack(const Value& v, size_t n) {
+  std::vector<Value> out(n);
+  forEach(v, [&](const Value& x) {
+    const bool sequence = (x->kind == V::tuple || x->kind == V::list) && x->items.size() == n;
+    const Value element = sequence ? nullptr : elementOf(x);
+    for (size_t i = 0; i < n; ++i) out[i] = join(out[i], sequence ? x->items[i] : element);
+  });
+  for (auto& o : out) if (!o) o = unknown("nothing to unpack");
+  return out;
+}
+
+Value Interp::evalSubscript(const Node* n) {
+  const Value base = eval(n->a);
+  Value key;
+  for (const Node* k : n->list) key = eval(k);
+  const bool is_slice = !n->list.empty() && n->list[0]->kind == N::slice;
+  Args index;
+  if (key) index.list.push_back({"", key, n->list.back()});
+  if (isAny(base, V::tensor)) emit(n, "subscript", base, index);
+  return map(base, [&](const Value& b) -> Value {
+    switch (b->kind) {
+      case V::tensor: return tensorOn(b->device);
+      case V::tuple: case V::list: {
+        if (is_slice) return b->kind == V::tuple ? iterableOf(elementOf(b)) : iterableOf(elementOf(b));
+        if (is(key, V::integer)) {
+          const auto size = static_cast<int64_t>(b->items.size());
+          const int64_t i = key->number < 0 ? key->number + size : key->number;
+          if (i >= 0 && i < size) return b->items[static_cast<size_t>(i)];
+        }
+        return elementOf(b);
+      }
+      case V::iterable: return is_slice ? b : b->self;
+      case V::dict: {
+        Value out;
+        bool all_known = true;
+        forEach(key, [&](const Value& k) {
+          if (k->kind != V::string) { all_known = false; return; }
+          if (const Value v = heap_.get(b->object, k->text)) out = join(out, v); else all_known = false;
+        });
+        if (all_known && out) return out;
+        if (const Value any = heap_.get(b->object, "$any")) return join(out, any);
+        if (is(key, V::string)) return join(out, unknown("the dict has no entry '" + key->text + "' in what was read"));
+        for (const auto& [k, v] : heap_.at(b->object).slots) if (v && k[0] != '$') out = join(out, v);
+        return out ? out : unknown("an entry of a dict");
+      }
+      case V::external:
+        if (b->text == "os.environ") return environment(key, nullptr, n);
+        return unknown("`" + textOf(n) + "` comes from outside the workspace");
+      case V::instance: {
+        const Value m = attribute(b, "__getitem__", n);
+        if (is(m, V::bound) && !m->items.empty()) return call(m, index, n);
+        if (const Value items = heap_.get(b->object, "$items")) {
+          if (is(key, V::integer) && !items->items.empty()) {
+            const auto size = static_cast<int64_t>(items->items.size());
+            const int64_t i = key->number < 0 ? key->number + size : key->number;
+            if (i >= 0 && i < size) return items->items[static_cast<size_t>(i)];
+          }
+          return elementOf(items);
+        }
+        return unknown("`" + textOf(n) + "` is not followed");
+      }
+      case V::unknown: return unknown("`" + textOf(n) + "`: " + b->text);
+      default: return unknown("`" + textOf(n) + "` is not followed");
+    }
+  });
+}
+
+Value Interp::evalComp(const Node* n) {
+  const ObjectId scope = frame().scope;
+  std::vector<std::pair<std::string, Value>> saved;
+  const std::function<void(const Node*)> save = [&](const Node* t) {
+    if (!t) return;
+    if (t->kind == N::name) saved.emplace_back(std::string(t->text), heap_.get(scope, std::string(t->text)));
+    for (const Node* c : t->list) save(c);
+  };
+  std::vector<Value> results;
+  std::vector<Value> keys;
+  bool exact = true;
+  const size_t loops = loops_.size();
+  const std::function<void(size_t)> clause = [&](size_t i) {
+    if (i == n->list.size()) {
+      if (n->a && n->a->kind == N::pair) { keys.push_back(eval(n->a->a)); results.push_back(eval(n->a->b)); }
+      else { results.push_back(eval(n->a)); }
+      return;
+    }
+    const Node* c = n->list[i];
+    if (c->kind == N::if_clause) {
+      const Truth t = truth(eval(c->a));
+      if (t == Truth::unknown) exact = false;
+      if (t != Truth::no) clause(i + 1);
+      return;
+    }
+    save(c->a);
+    const Value over = eval(c->b);
+    emit(c->b, "iterate", over, {});
+    loops_.push_back({n, frame().unit});
+    if ((is(over, V::tuple) || is(over, V::list)) && over->items.size() <= 8) {
+      for (const auto& item : over->items) { assign(c->a, item, n); clause(i + 1); }
+    } else {
+      exact = false;
+      assign(c->a, elementOf(over), n);
+      clause(i + 1);
+    }
+  };
+  clause(0);
+  loops_.resize(loops);
+  for (auto it = saved.rbegin(); it != saved.rend(); ++it) heap_.set(scope, it->first, it->second);
+  if (n->text == "dict") {
+    const ObjectId id = heap_.make();
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (is(keys[i], V::string)) heap_.set(id, keys[i]->text, results[i]);
+      else heap_.set(id, "$any", join(heap_.get(id, "$any"), results[i]));
+    }
+    auto v = std::make_shared<Val>();
+    v->kind = V::dict;
+    v->object = id;
+    return v;
+  }
+  if (exact && n->text == "list") return list(std::move(results));
+  const Value element = joinAll(results);
+  return iterableOf(element ? element : unknown("an empty comprehension"));
+}
+
+Value Interp::attribute(const Value& base, std::string_view name, const Node* n) {
+  return map(base, [&](const Value& b) { return attributeOf(b, name, n); });
+}
+
+Value Interp::attributeOf(const Value& b, std::string_view name, const Node* n) {
+  const std::string slot(name);
+  const auto method = [&] {
+    auto v = std::make_shared<Val>();
+    v->kind = V::bound;
+    v->self = b;
+    v->text = slot;
+    return v;
+  };
+  switch (b->kind) {
+    case V::external: {
+      const std::string full = b->text + "." + slot;
+      if (auto v = externalAttribute(full)) return *v;
+      return external(full);
+    }
+    case V::module: {
+      if (const Value v = heap_.get(b->object, slot)) return v;
+      const Value inner = importModule(b->text + "." + slot, n);
+      if (is(inner, V::module)) return inner;
+      return unknown("`" + slot + "` is not in " + b->text);
+    }
+    case V::tensor: return tensorAttribute(b, name);
+    case V::device:
+      if (slot == "type") return string(std::string(deviceType(b->text)), b->origin);
+      if (slot == "index") {
+        const auto colon = b->text.find(':');
+        return colon == std::string::npos ? none() : integer(std::strtoll(b->text.c_str() + colon + 1, nullptr, 10));
+      }
+      return method();
+    case V::class_: {
+      Value owner;
+      if (const Value v = classAttribute(b, slot, &owner)) return v;
+      return unknown("`" + slot + "` is not in class " + std::string(b->node ? b->node->text : ""));
+    }
+    case V::instance: {
+      if (const Value v = heap_.get(b->object, slot)) return v;
+      Value owner;
+      const Value& cls = heap_.at(b->object).cls;
+      if (const Value v = classAttribute(cls, slot, &owner)) {
+        if (v->kind != V::function || v->node->kind != N::def) return v;
+        if (v->text == "property") return callFunction(v, {}, n ? n : v->node, b);
+        auto m = std::make_shared<Val>();
+        m->kind = V::bound;
+        m->self = v->text == "classmethod" ? owner : v->text == "staticmethod" ? nullptr : b;
+        m->text = slot;
+        m->items = {v};
+        return m;
+      }
+      if (isModule(b)) {
+        if (slot == "device") return moduleDevice(b);
+        if (slot == "weight" || slot == "bias") return tensorOn(moduleDevice(b));
+        return method();
+      }
+      if (is(cls, V::external)) {
+        if (auto v = externalAttribute(cls->text + "()." + slot)) return *v;
+        return method();
+      }
+      if (is(cls, V::class_) && derivesFrom(cls, [](const std::string&) { return true; })) return method();
+      return unknown("attribute `" + slot + "` is never assigned in what was read");
+    }
+    case V::unknown: {
+      if (slot == "device" && n) return unknown("`" + textOf(n) + "`: " + b->text);
+      return b;
+    }
+    case V::runtime: return method();
+    default: return method();
+  }
+}
+
+}  // namespace flagos::lsp

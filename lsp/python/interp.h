@@ -1,0 +1,207 @@
+// The abstract interpreter behind analyse(): runs the module, follows calls, and records where devices are used.
+//
+// Single-threaded, one use. Split over files by subject: exec.cpp (statements), eval.cpp (expressions), call.cpp
+// (functions, classes), builtins.cpp (Python's library), torch_calls.cpp and tensor_methods.cpp (PyTorch), sites.cpp.
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "lsp/python/analysis.h"
+#include "lsp/python/heap.h"
+
+namespace flagos::lsp {
+
+struct Arg { std::string name; Value value; const Node* node = nullptr; };  // name "": positional
+struct Args {
+  std::vector<Arg> list;
+  bool unknown_rest = false;               // *args or **kwargs that could not be followed
+  size_t positional() const;
+  const Arg* at(size_t i) const;           // i-th positional
+  const Arg* keyword(std::string_view name) const;
+  const Arg* get(size_t i, std::string_view name) const;  // keyword, else positional
+};
+
+struct LoopPaths { size_t mark; std::vector<Delta> breaks, continues; };
+
+struct Frame {
+  const SourceUnit* unit = nullptr;
+  const Node* def = nullptr;               // null: module
+  ObjectId scope = 0;
+  size_t mark = 0;                         // journal at entry
+  int loops = 0;                           // loops around the statement, callers' included
+  std::vector<Value> returns;
+  std::vector<Delta> exits;
+  std::vector<Value> yields;
+  std::vector<LoopPaths> open_loops;
+  const Node* statement = nullptr;
+  bool dead = false;
+  std::set<std::string> globals;
+  Value self, defining_class;              // for super()
+};
+
+// A loop that is being run, for findings: where it is and in which frame.
+struct LoopInfo { const Node* node; const SourceUnit* unit; };
+
+struct SiteRecord { Site site; Value devices; bool generic = false; };
+
+// What a finding looks at: a call on values, with the loops around it.
+struct CallEvent {
+  const Node* node;
+  const SourceUnit* unit;
+  std::string call;                        // "Tensor.item", "torch.zeros", "builtins.print"
+  Value receiver;
+  const Args* args;
+  const std::vector<LoopInfo>* loops;
+};
+
+class Interp {
+ public:
+  Interp(std::shared_ptr<const SourceUnit> unit, Workspace& workspace, const AnalysisOptions& options);
+  void run();
+  void collect(Analysis& out);
+
+  // ---- for findings ----
+  std::vector<std::function<void(Interp&, const CallEvent&)>> listeners;
+  void report(Finding f, const SourceUnit* unit);
+  const SourceUnit* mainUnit() const { return unit_.get(); }
+  // Devices that are known for certain for a value's placement: empty if anything about it is not.
+  std::vector<std::string> certainDevices(const Value& tensor);
+  bool onAccelerator(const Value& v);      // certainly a tensor on something that is not the CPU
+
+ private:
+  // exec.cpp
+  void execBlock(const std::vector<Node*>& block);
+  void exec(const Node* n);
+  void execIf(const Node* n);
+  void execLoop(const Node* n);
+  void execTry(const Node* n);
+  void execWith(const Node* n);
+  void execImport(const Node* n);
+  void execFromImport(const Node* n);
+  void assign(const Node* target, Value v, const Node* statement);
+  void bindName(std::string_view name, Value v);
+  void branch(const std::vector<std::function<void()>>& paths);
+  void discard(const std::function<void()>& path);
+  Value importModule(const std::string& dotted, const Node* n);
+  ObjectId moduleScope(std::shared_ptr<const SourceUnit> unit);
+  Value definition(const Node* n);
+  Value classDefinition(const Node* n);
+
+  // eval.cpp
+ public:
+  Value eval(const Node* n);
+ private:
+  Value evalInner(const Node* n);
+  Value evalName(const Node* n);
+  Value lookup(std::string_view name);
+  Value evalString(const Node* n);
+  Value evalCompare(const Node* n);
+  Value evalBinary(const Node* n);
+  Value binaryOn(const Node* n, const Value& a, const Value& b);
+  Value evalSubscript(const Node* n);
+  Value evalComp(const Node* n);
+  Value evalConditional(const Node* n);
+  Value attribute(const Value& base, std::string_view name, const Node* n);
+  Value attributeOf(const Value& base, std::string_view name, const Node* n);
+  Value elementOf(const Value& v);         // what iterating gives
+  std::vector<Value> unpack(const Value& v, size_t n);
+  Value concat(const Value& a, const Value& b, const Node* n);
+  Value asText(const Value& v, const Node* n);
+
+  // call.cpp
+  Value evalCall(const Node* n);
+  Args evalArgs(const Node* n);
+  void addStar(Args& args, const Value& v);
+  void addDoubleStar(Args& args, const Value& v);
+ public:
+  Value call(const Value& callee, Args args, const Node* n);
+ private:
+  Value callOne(const Value& callee, Args& args, const Node* n);
+  Value callFunction(const Value& fn, Args args, const Node* n, const Value& self = nullptr);
+  Value callBound(const Value& fn, Args& args, const Node* n);
+  Value instantiate(const Value& cls, Args args, const Node* n);
+  Value callInstance(const Value& instance, Args& args, const Node* n);
+  Value superValue();
+  Value classAttribute(const Value& cls, const std::string& name, Value* owner = nullptr);
+  bool derivesFrom(const Value& cls, const std::function<bool(const std::string&)>& external_base);
+  void runUncalled();
+  void runUncalledMethods();
+
+  // builtins.cpp
+  Value callExternal(const std::string& name, Args& args, const Node* n);
+  std::optional<Value> callBuiltin(const std::string& name, Args& args, const Node* n);
+  std::optional<Value> callLibrary(const std::string& name, Args& args, const Node* n);
+  std::optional<Value> callParser(const Value& parser, const std::string& method, Args& args, const Node* n);
+  std::optional<Value> callDict(const Value& dict, const std::string& method, Args& args, const Node* n);
+  std::optional<Value> callText(const Value& text, const std::string& method, Args& args, const Node* n);
+  std::optional<Value> callList(const Value& list, const std::string& method, Args& args, const Node* n);
+  Value environment(const Value& key, const Value& fallback, const Node* n);
+
+  // torch_calls.cpp
+  std::optional<Value> callTorch(const std::string& name, Args& args, const Node* n);
+  std::optional<Value> callDeviceModule(const std::string& type, const std::string& rest, Args& args, const Node* n);
+  Value makeDevice(Args& args, const Node* n);
+  Value factory(const std::string& name, Args& args, const Node* n);
+  Value layer(const std::string& name, Args& args, const Node* n);
+  std::optional<Value> callEcosystem(const std::string& name, Args& args, const Node* n);
+  Value tensorFrom(Args& args, std::string_view why);
+  std::optional<Value> externalAttribute(const std::string& name);
+
+  // tensor_methods.cpp
+  Value callTensor(const Value& tensor, const std::string& method, Args& args, const Node* n);
+  Value tensorAttribute(const Value& tensor, std::string_view name);
+  std::optional<Value> callModuleMethod(const Value& instance, const std::string& method, Args& args, const Node* n);
+  std::optional<Value> callOnUnknown(const Value& receiver, const std::string& method, Args& args, const Node* n);
+  Value moveTarget(Args& args, const Node* n, bool& is_device, bool receiver_known);
+  void moveModule(const Value& instance, const Value& device, int depth = 0);
+  Value moduleDevice(const Value& instance, int depth = 0);
+  bool isModule(const Value& v);
+  std::optional<double> moduleBytes(const Value& instance, int depth = 0);
+
+  // sites.cpp
+ public:
+  // The alternatives as devices: strings and integers become devices, "npu" the current one.
+  Value asDevice(const Value& v, const Node* n);
+  void record(const Node* n, std::string call, std::string kind, const Value& device, std::optional<double> bytes = {},
+              std::string bytes_how = {});
+  void note(const Node* n, std::string text);
+  void emit(const Node* n, std::string call, const Value& receiver, const Args& args);
+  Origin here(const Node* n, std::string because = "written here") const;
+  std::string textOf(const Node* n, size_t max = 60) const;
+  const SourceUnit* unit() const { return frame().unit; }
+ private:
+  Value currentDevice(const std::string& type, const Origin& fallback);
+  Value defaultDevice(bool& decided);
+  Value rename(const Value& v, const std::string& because, int line);
+  Value boundTo(const Value& v, std::string_view name, const Node* n);
+  Frame& frame() { return *frames_.back(); }
+  const Frame& frame() const { return *frames_.back(); }
+  void sourceOfDefault(const Node* n, const Value& v, std::string call);
+
+  std::shared_ptr<const SourceUnit> unit_;
+  Workspace& workspace_;
+  AnalysisOptions options_;
+  Heap heap_;
+  std::vector<Frame*> frames_;
+  std::vector<LoopInfo> loops_;
+  std::vector<Value> contexts_;            // with torch.device(...)
+  std::map<const SourceUnit*, ObjectId> modules_;
+  std::vector<std::shared_ptr<const SourceUnit>> others_;
+  std::unordered_map<const Node*, int> called_;
+  struct Uncalled { Value fn; };
+  std::vector<Value> functions_;           // every function defined outside a class, in order
+  std::vector<Value> classes_;
+  std::map<const Node*, std::vector<Value>> instances_;   // by class
+  std::map<const Node*, SiteRecord> sites_;
+  std::map<std::pair<uint32_t, std::string>, Finding> findings_;
+  std::map<uint32_t, Note> notes_;
+  size_t steps_ = 0;
+  int depth_ = 0;                          // nested evaluations
+  int quiet_ = 0;                          // > 0: findings are not reported (sites are)
+  bool gave_up_ = false;
+};
+
+}  // namespace flagos::lsp

@@ -1,0 +1,219 @@
+// How sites are recorded, and how values become devices with a reason.
+#include <algorithm>
+
+#include "lsp/python/interp.h"
+
+namespace flagos::lsp {
+
+bool Machine::has(std::string_view type) const { return count(type) > 0; }
+int Machine::count(std::string_view type) const {
+  return static_cast<int>(std::count_if(devices.begin(), devices.end(), [&](const auto& d) { return deviceType(d) == type; }));
+}
+std::string Machine::accelerator() const {
+  for (const auto& d : devices) if (deviceType(d) != "cpu") return std::string(deviceType(d));
+  return {};
+}
+
+Origin Interp::here(const Node* n, std::string because) const {
+  Origin o;
+  o.unit = frame().unit;
+  o.line = frame().statement ? frame().statement->line : n ? n->line : 0;
+  o.because = std::move(because);
+  o.fresh = true;
+  return o;
+}
+
+std::string Interp::textOf(const Node* n, size_t max) const { return n ? shortText(frame().unit->text, n, max) : std::string(); }
+
+Value Interp::rename(const Value& v, const std::string& because, int line) {
+  return map(v, [&](const Value& x) -> Value {
+    const bool carries = x->kind == V::string || x->kind == V::device || x->kind == V::runtime || x->kind == V::integer;
+    if (!carries) return x;
+    if (x->origin.unit && !x->origin.fresh) return x;
+    if (x->kind == V::runtime) { Origin o = x->origin; o.fresh = false; return withOrigin(x, o); }
+    Origin o;
+    o.unit = frame().unit;
+    o.line = line;
+    o.because = because;
+    return withOrigin(x, o);
+  });
+}
+
+Value Interp::boundTo(const Value& v, std::string_view name, const Node* n) {
+  return rename(v, "assigned to `" + std::string(name) + "`", n ? n->line : 0);
+}
+
+Value Interp::currentDevice(const std::string& type, const Origin& fallback) {
+  if (const Value v = heap_.get(0, "$current:" + type)) return v;
+  Origin o = fallback;
+  o.because += (o.because.empty() ? "" : "; ") + ("`" + type + "` is the current device, " + type + ":0 without a setting");
+  return deviceValue(type + ":0", o);
+}
+
+Value Interp::asDevice(const Value& v, const Node* n) {
+  return map(v, [&](const Value& x) -> Value {
+    switch (x->kind) {
+      case V::string: case V::device: {
+        if (!isDeviceString(x->text)) return unknown("'" + x->text.substr(0, 40) + "' is no device that PyTorch knows");
+        const bool indexed = x->text.find(':') != std::string::npos;
+        static const std::set<std::string, std::less<>> single = {"cpu", "meta", "mps", "lazy", "vulkan"};
+        Origin o = x->origin.unit ? x->origin : here(n);
+        if (indexed || single.count(x->text)) return deviceValue(x->text, o);
+        return currentDevice(x->text, o);
+      }
+      case V::integer: {
+        const std::string type = options_.machine.accelerator();
+        if (type.empty())
+          return unknown("an integer means a device of the accelerator, and " +
+                         std::string(options_.machine.known ? "none is assumed" : "the machine's is not known yet"));
+        Origin o = x->origin.unit ? x->origin : here(n);
+        return deviceValue(type + ":" + std::to_string(x->number), o);
+      }
+      case V::runtime: return x;
+      case V::tensor: return x->device;
+      case V::instance: return isModule(x) ? moduleDevice(x) : unknown("`" + textOf(n) + "` is an object, not a device");
+      case V::none: return unknown("None");
+      case V::unknown: return x;
+      default: return unknown("`" + textOf(n) + "` is not known as a device");
+    }
+  });
+}
+
+Value Interp::defaultDevice(bool& decided) {
+  decided = true;
+  if (!contexts_.empty()) return contexts_.back();
+  if (const Value v = heap_.get(0, "$default")) return v;
+  decided = false;
+  return deviceValue("cpu", here(nullptr, "PyTorch's default"));
+}
+
+void Interp::record(const Node* n, std::string call, std::string kind, const Value& device, std::optional<double> bytes,
+                    std::string bytes_how) {
+  if (!n || frame().unit != unit_.get()) return;
+  auto [it, added] = sites_.try_emplace(n);
+  SiteRecord& r = it->second;
+  if (added) {
+    r.site.span = n->span();
+    r.site.line = n->line;
+    r.site.call = std::move(call);
+    r.site.kind = std::move(kind);
+    r.site.bytes = bytes;
+    r.site.bytes_how = std::move(bytes_how);
+    r.site.node = n;
+  } else {
+    const auto dot = r.site.call.find('.');
+    if (r.site.call != call && dot != std::string::npos && !(call == "." + r.site.call.substr(dot + 1))) {
+      // Seen with receivers of two kinds: only what both share is certain.
+      const auto last = call.rfind('.');
+      r.site.call = r.site.call == call.substr(last) ? call : r.site.call.starts_with(".") ? call : call.substr(last);
+    }
+    if (r.site.bytes != bytes) { r.site.bytes.reset(); r.site.bytes_how = "differs between the calls of this line"; }
+  }
+  r.devices = join(r.devices, device);
+}
+
+void Interp::note(const Node* n, std::string text) {
+  if (n && frame().unit == unit_.get()) notes_[n->begin] = {n->span(), std::move(text)};
+}
+
+void Interp::emit(const Node* n, std::string call, const Value& receiver, const Args& args) {
+  if (quiet_ > 0 || !n) return;
+  const CallEvent e{n, frame().unit, std::move(call), receiver, &args, &loops_};
+  for (const auto& l : listeners) l(*this, e);
+}
+
+void Interp::report(Finding f, const SourceUnit* unit) {
+  if (unit != unit_.get()) return;
+  findings_.try_emplace({f.span.begin, f.code}, std::move(f));
+}
+
+void Interp::sourceOfDefault(const Node* n, const Value& v, std::string name) {
+  bool device = false;
+  forEach(v, [&](const Value& x) {
+    if (x->kind == V::device) device = true;
+    if (x->kind != V::string || !isDeviceString(x->text)) return;
+    const bool telling = x->text.find(':') != std::string::npos || name.find("dev") != std::string::npos;
+    device = device || telling;
+  });
+  if (device && n->kind == N::string) record(n, name, "source", asDevice(v, n));
+}
+
+std::vector<std::string> Interp::certainDevices(const Value& tensor) {
+  std::vector<std::string> out;
+  bool certain = tensor != nullptr;
+  forEach(tensor, [&](const Value& t) {
+    if (t->kind != V::tensor) { certain = false; return; }
+    forEach(t->device, [&](const Value& d) {
+      if (d->kind == V::device) out.push_back(d->text);
+      else certain = false;
+    });
+  });
+  if (!certain) out.clear();
+  return out;
+}
+
+bool Interp::onAccelerator(const Value& v) {
+  const auto devices = certainDevices(v);
+  if (devices.empty()) return false;
+  return std::all_of(devices.begin(), devices.end(), [](const auto& d) { return d != "cpu" && d != "meta"; });
+}
+
+void Interp::collect(Analysis& out) {
+  out.unit = unit_;
+  out.others = others_;
+  out.gave_up = gave_up_;
+  for (auto& [node, r] : sites_) {
+    Site s = std::move(r.site);
+    bool runtime = false, open = false;
+    forEach(r.devices, [&](const Value& d) {
+      if (d->kind == V::device) {
+        ResolvedDevice rd{d->text, d->origin.because, d->origin.unit ? d->origin.unit->path : unit_->path, d->origin.line};
+        if (rd.line == 0) rd.line = s.line;
+        for (const auto& x : s.devices) if (x.device == rd.device && x.line == rd.line && x.path == rd.path) return;
+        s.devices.push_back(std::move(rd));
+      } else if (d->kind == V::runtime) {
+        runtime = true;
+        if (s.expression.empty()) s.expression = d->text;
+        if (s.reason.empty()) s.reason = d->origin.because == "written here" || d->origin.because.empty() ? "decided when the program runs" : d->origin.because;
+      } else if (!(d->kind == V::unknown && d->text == "None" )) {
+        open = true;
+        s.reason = d->kind == V::unknown ? d->text : "not known as a device";
+      }
+    });
+    // The likeliest on the assumed machine first.
+    const auto& assumed = options_.machine.devices;
+    std::stable_sort(s.devices.begin(), s.devices.end(), [&](const auto& a, const auto& b) {
+      const auto there = [&](const ResolvedDevice& d) { return std::find(assumed.begin(), assumed.end(), d.device) != assumed.end(); };
+      return there(a) && !there(b);
+    });
+    bool several = false;
+    for (const auto& d : s.devices) several = several || d.device != s.devices[0].device;
+    if (runtime) s.resolution = "runtime";
+    else if (open || s.devices.empty()) s.resolution = "unknown";
+    else s.resolution = several ? "candidates" : "exact";
+    if (s.resolution == "unknown" && s.reason.empty()) s.reason = "no device reaches this call in what was read";
+    if (s.resolution == "exact" || s.resolution == "candidates") s.reason.clear();
+    out.sites.push_back(std::move(s));
+  }
+  std::sort(out.sites.begin(), out.sites.end(), [](const Site& a, const Site& b) {
+    return a.span.begin != b.span.begin ? a.span.begin < b.span.begin : a.span.end > b.span.end;
+  });
+  for (auto& [key, f] : findings_) out.findings.push_back(std::move(f));
+  for (auto& [key, n] : notes_) out.notes.push_back(std::move(n));
+}
+
+Interp::Interp(std::shared_ptr<const SourceUnit> unit, Workspace& workspace, const AnalysisOptions& options)
+    : unit_(std::move(unit)), workspace_(workspace), options_(options) {}
+
+void Interp::run() {
+  Frame base;  // the frame that calls the module
+  base.unit = unit_.get();
+  base.scope = heap_.make();
+  frames_.push_back(&base);
+  const ObjectId scope = moduleScope(unit_);
+  base.scope = scope;
+  runUncalled();
+  frames_.pop_back();
+}
+
+}  // namespace flagos::lsp

@@ -1,0 +1,363 @@
+// Methods of tensors and modules: where they move things, and what stays where it is.
+#include <algorithm>
+
+#include "lsp/python/interp.h"
+
+namespace flagos::lsp {
+namespace {
+
+using Names = std::set<std::string, std::less<>>;
+const Names kScalars = {"item", "tolist", "numpy", "size", "dim", "numel", "stride", "ndimension", "element_size", "storage_offset", "nelement",
+    "is_contiguous", "is_floating_point", "is_complex", "is_pinned", "get_device", "data_ptr", "backward", "retain_grad", "register_hook",
+    "untyped_storage", "storage", "equal", "allclose", "type", "has_names", "__len__", "__bool__", "__float__", "record_stream"};
+const Names kMovers = {"cuda", "npu", "xpu", "mlu", "musa", "hpu", "mtia"};
+const Names kNew = {"new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"};
+
+bool deviceName(std::string_view text) {
+  return text == "dev" || text == "device" || text.ends_with("device") || text.ends_with(".dev") || text.ends_with("_dev");
+}
+
+}  // namespace
+
+bool Interp::isModule(const Value& v) {
+  if (!is(v, V::instance)) return false;
+  return derivesFrom(heap_.at(v->object).cls, [](const std::string& base) {
+    if (base.starts_with("torch.nn.")) return true;
+    return base.ends_with(".LightningModule") || base.ends_with(".PreTrainedModel") || base.ends_with(".from_pretrained") ||
+           base.starts_with("torchvision.models.") || base == "timm.create_model";
+  });
+}
+
+Value Interp::moduleDevice(const Value& instance, int depth) {
+  if (const Value d = heap_.get(instance->object, "$device")) return d;
+  Value out;
+  if (depth < 6) {
+    const auto part = [&](const Value& v) {
+      forEach(v, [&](const Value& x) {
+        if (x->kind == V::tensor && (x->text == "parameter" || x->text == "buffer")) out = join(out, x->device);
+        else if (x != instance && x->kind == V::instance && x->object != instance->object && isModule(x)) {
+          if (heap_.get(x->object, "$bytes") && heap_.get(x->object, "$bytes")->number == 0) return;
+          out = join(out, moduleDevice(x, depth + 1));
+        }
+      });
+    };
+    for (const auto& [k, v] : heap_.at(instance->object).slots) {
+      if (!v || k == "$element") continue;
+      if (v->kind == V::list || v->kind == V::tuple) for (const auto& i : v->items) part(i);
+      else part(v);
+    }
+  }
+  return out ? out : deviceValue("cpu", here(nullptr, "modules are made on the CPU"));
+}
+
+std::optional<double> Interp::moduleBytes(const Value& instance, int depth) {
+  if (const Value b = heap_.get(instance->object, "$bytes")) return static_cast<double>(b->number);
+  if (depth > 6) return std::nullopt;
+  const Value& cls = heap_.at(instance->object).cls;
+  const Value items = heap_.get(instance->object, "$items");
+  if (is(cls, V::external) && !items) return std::nullopt;
+  double sum = 0;
+  bool known = true;
+  const auto part = [&](const Value& v) {
+    if (is(v, V::instance) && isModule(v) && v->object != instance->object) {
+      const auto b = moduleBytes(v, depth + 1);
+      if (b) sum += *b; else known = false;
+    } else if (is(v, V::tensor) && (v->text == "parameter" || v->text == "buffer")) {
+      if (!v->shape || dtypeBytes(v->dtype) == 0) { known = false; return; }
+      double n = static_cast<double>(dtypeBytes(v->dtype));
+      for (const auto s : *v->shape) n *= static_cast<double>(s);
+      sum += n;
+    } else if (v->kind == V::union_) {
+      known = false;
+    }
+  };
+  for (const auto& [k, v] : heap_.at(instance->object).slots) {
+    if (!v || k == "$element" || k == "$device") continue;
+    if (k == "$items") for (const auto& i : v->items) part(i);
+    else part(v);
+  }
+  if (!known) return std::nullopt;
+  return sum;
+}
+
+void Interp::moveModule(const Value& instance, const Value& device, int depth) {
+  if (depth > 6) return;
+  heap_.set(instance->object, "$device", device);
+  const auto slots = heap_.at(instance->object).slots;
+  for (const auto& [k, v] : slots) {
+    if (!v || k == "$device") continue;
+    const auto moved = [&](const Value& x) -> Value {
+      if (x->kind == V::tensor && (x->text == "parameter" || x->text == "buffer")) {
+        auto t = std::make_shared<Val>(*x);
+        t->device = device;
+        return t;
+      }
+      if (x->kind == V::instance && x->object != instance->object && isModule(x)) moveModule(x, device, depth + 1);
+      return x;
+    };
+    if (k == "$items" || k == "$element") { for (const auto& i : v->items) moved(i); if (v->kind == V::instance) moved(v); continue; }
+    const Value now = map(v, moved);
+    if (!same(now, v)) heap_.set(instance->object, k, now);
+  }
+}
+
+Value Interp::moveTarget(Args& args, const Node* n, bool& is_device, bool receiver_known) {
+  is_device = false;
+  const Arg* a = args.keyword("device");
+  if (!a) a = args.keyword("other");
+  if (!a) a = args.at(0);
+  if (!a) {
+    if (!args.unknown_rest) return nullptr;
+    is_device = receiver_known;
+    return unknown("the arguments of `.to()` are not followed");
+  }
+  const Node* node = a->node ? a->node : n;
+  const bool named = deviceName(textOf(node, 80)) || a->name == "device";
+  bool devices = false, other = false, open = false;
+  forEach(a->value, [&](const Value& v) {
+    switch (v->kind) {
+      case V::string: (isDeviceString(v->text) ? devices : receiver_known ? open : other) = true; break;
+      case V::device: case V::runtime: case V::tensor: case V::integer: devices = true; break;
+      case V::instance: (isModule(v) ? devices : other) = true; break;
+      case V::dtype: case V::none: other = true; break;
+      default: open = true;
+    }
+  });
+  is_device = devices || (open && (receiver_known || named) && !other);
+  return is_device ? asDevice(a->value, node) : nullptr;
+}
+
+Value Interp::tensorAttribute(const Value& tensor, std::string_view name) {
+  static const Names same_place = {"data", "grad", "T", "mT", "H", "mH", "real", "imag"};
+  if (name == "device") return tensor->device;
+  if (same_place.count(name)) return tensorOn(tensor->device);
+  if (name == "dtype") {
+    if (tensor->dtype == DType::other) return unknown("a dtype that is not known");
+    auto v = std::make_shared<Val>();
+    v->kind = V::dtype;
+    v->dtype = tensor->dtype;
+    v->text = std::string(dtypeName(tensor->dtype));
+    return v;
+  }
+  if (name == "shape") {
+    if (!tensor->shape) return unknown("a shape that is not known");
+    std::vector<Value> items;
+    for (const auto s : *tensor->shape) items.push_back(integer(s));
+    return tuple(std::move(items));
+  }
+  if (name.starts_with("is_") && kMovers.count(name.substr(3))) {
+    bool all = true, any = false, known = true;
+    forEach(tensor->device, [&](const Value& d) {
+      if (d->kind != V::device) { known = false; return; }
+      const bool on = deviceType(d->text) == name.substr(3);
+      all = all && on;
+      any = any || on;
+    });
+    if (known && all == any) return boolean(all);
+    return unknown("a condition that is not known");
+  }
+  auto v = std::make_shared<Val>();
+  v->kind = V::bound;
+  v->self = tensor;
+  v->text = std::string(name);
+  return v;
+}
+
+Value Interp::callTensor(const Value& tensor, const std::string& method, Args& args, const Node* n) {
+  const bool certain = tensor->text != "?";
+  const std::string call = (certain ? "Tensor." : ".") + method;
+  const auto moved = [&](const Value& device) {
+    auto t = std::make_shared<Val>(*tensor);
+    t->device = device;
+    t->made_by = nullptr;
+    if (t->text != "?") t->text.clear();
+    return t;
+  };
+  std::optional<double> bytes;
+  std::string how = "the shape does not follow from literals";
+  if (tensor->shape && dtypeBytes(tensor->dtype) > 0) {
+    double b = static_cast<double>(dtypeBytes(tensor->dtype));
+    for (const auto s : *tensor->shape) b *= static_cast<double>(s);
+    bytes = b;
+    how = std::string(dtypeName(tensor->dtype));
+  }
+  if (method == "to") {
+    bool is_device = false;
+    const Value target = moveTarget(args, n, is_device, certain);
+    if (!is_device) {
+      emit(n, call, tensor, args);
+      std::string where;
+      forEach(tensor->device, [&](const Value& d) { if (d->kind == V::device) where += (where.empty() ? "" : " or ") + d->text; });
+      note(n, "cast, stays on " + (where.empty() ? "its device" : where));
+      auto t = std::make_shared<Val>(*tensor);
+      if (const Arg* a = args.get(0, "dtype"); a && is(a->value, V::dtype)) t->dtype = a->value->dtype;
+      t->made_by = nullptr;
+      return t;
+    }
+    Args event = args;
+    event.list.push_back({"$target", target, nullptr});
+    emit(n, call, tensor, event);
+    record(n, call, "move", target, bytes, how);
+    return moved(target);
+  }
+  if (kMovers.count(method)) {
+    const Arg* index = args.get(0, "device");
+    Value target = index && !is(index->value, V::none)
+        ? map(index->value, [&](const Value& v) -> Value {
+            if (v->kind == V::integer) return deviceValue(method + ":" + std::to_string(v->number), v->origin.unit ? v->origin : here(n));
+            if (v->kind == V::runtime && v->text.find(':') == std::string::npos) return runtimeValue(method + ":" + v->text, v->origin);
+            return asDevice(v, n);
+          })
+        : currentDevice(method, here(n, "`." + method + "()`"));
+    Args event = args;
+    event.list.push_back({"$target", target, nullptr});
+    emit(n, call, tensor, event);
+    record(n, call, "move", target, bytes, how);
+    return moved(target);
+  }
+  if (method == "cpu") {
+    const Value cpu = deviceValue("cpu", here(n, "`.cpu()`"));
+    Args event = args;
+    event.list.push_back({"$target", cpu, nullptr});
+    emit(n, call, tensor, event);
+    record(n, call, "copy", cpu, bytes, how);
+    return moved(cpu);
+  }
+  if (kNew.count(method)) {
+    emit(n, call, tensor, args);
+    const Arg* d = args.keyword("device");
+    if (!d || is(d->value, V::none)) return tensorOn(tensor->device);
+    const Value device = asDevice(d->value, d->node ? d->node : n);
+    record(n, call, "placement", device);
+    return tensorOn(device);
+  }
+  emit(n, call, tensor, args);
+  if (method == "copy_" && args.at(0)) {
+    const auto from = certainDevices(args.at(0)->value), to = certainDevices(tensor);
+    if (from.size() == 1 && to.size() == 1 && from[0] != to[0]) record(n, call, "copy", tensor->device, bytes, how);
+    return tensor;
+  }
+  if (kScalars.count(method)) {
+    if (method == "numpy" || method == "tolist" || method == "item") return unknown("a Python value read from a tensor");
+    return unknown("`." + method + "()` of a tensor");
+  }
+  if (method == "requires_grad_" || method == "detach" || method == "contiguous" || method == "clone" || method == "pin_memory") {
+    auto t = std::make_shared<Val>(*tensor);
+    t->made_by = nullptr;
+    return t;
+  }
+  auto t = std::make_shared<Val>(*tensorOn(tensor->device));
+  if (!certain) t->text = "?";
+  return t;
+}
+
+std::optional<Value> Interp::callModuleMethod(const Value& instance, const std::string& method, Args& args, const Node* n) {
+  if (!isModule(instance)) return std::nullopt;
+  const std::string call = "Module." + method;
+  const auto bytes = moduleBytes(instance);
+  const std::string how = bytes ? "parameters and buffers, float32" : "a layer's size does not follow from literals";
+  const auto move = [&](const char* kind, const Value& target) {
+    Args event = args;
+    event.list.push_back({"$target", target, nullptr});
+    emit(n, call, instance, event);
+    record(n, call, kind, target, bytes, how);
+    moveModule(instance, target);
+    return instance;
+  };
+  if (method == "to") {
+    bool is_device = false;
+    const Value target = moveTarget(args, n, is_device, true);
+    if (is_device) return move("move", target);
+    note(n, "cast, stays where it is");
+    return instance;
+  }
+  if (kMovers.count(method)) {
+    const Arg* index = args.get(0, "device");
+    if (!index || is(index->value, V::none)) return move("move", currentDevice(method, here(n, "`." + method + "()`")));
+    return move("move", map(index->value, [&](const Value& v) -> Value {
+      if (v->kind == V::integer) return deviceValue(method + ":" + std::to_string(v->number), v->origin.unit ? v->origin : here(n));
+      if (v->kind == V::runtime && v->text.find(':') == std::string::npos) return runtimeValue(method + ":" + v->text, v->origin);
+      return asDevice(v, n);
+    }));
+  }
+  if (method == "cpu") return move("copy", deviceValue("cpu", here(n, "`.cpu()`")));
+  if (method == "to_empty") {
+    const Arg* d = args.keyword("device");
+    return move("move", d ? asDevice(d->value, n) : unknown("no device is given"));
+  }
+  if (method == "parameters" || method == "buffers") {
+    auto t = std::make_shared<Val>(*tensorOn(moduleDevice(instance)));
+    t->text = "parameter";
+    auto v = std::make_shared<Val>(*iterableOf(t));
+    v->items = {instance};  // so that an optimizer knows whose parameters it got
+    return v;
+  }
+  if (method == "named_parameters" || method == "named_buffers") return iterableOf(tuple({unknown("a name"), tensorOn(moduleDevice(instance))}));
+  if (method == "register_buffer" || method == "register_parameter") {
+    const Arg* name = args.get(0, "name");
+    const Arg* t = args.get(1, method == "register_buffer" ? "tensor" : "param");
+    if (name && is(name->value, V::string) && t)
+      heap_.set(instance->object, name->value->text, map(t->value, [&](const Value& v) -> Value {
+        if (v->kind != V::tensor) return v;
+        auto b = std::make_shared<Val>(*v);
+        b->text = method == "register_buffer" ? "buffer" : "parameter";
+        return b;
+      }));
+    return none();
+  }
+  if (method == "add_module" || method == "register_module") {
+    const Arg* name = args.get(0, "name");
+    if (name && is(name->value, V::string) && args.get(1, "module")) heap_.set(instance->object, name->value->text, args.get(1, "module")->value);
+    return none();
+  }
+  if (method == "append") {
+    const Value items = heap_.get(instance->object, "$items");
+    if (items && args.at(0)) {
+      auto longer = items->items;
+      if (longer.size() < 64) longer.push_back(args.at(0)->value);
+      heap_.set(instance->object, "$items", list(longer));
+      heap_.set(instance->object, "$element", joinAll(longer));
+    }
+    return instance;
+  }
+  emit(n, call, instance, args);
+  static const Names same_object = {"train", "eval", "half", "float", "double", "bfloat16", "requires_grad_", "apply", "type"};
+  if (same_object.count(method)) return instance;
+  if (method == "state_dict") return unknown("a state dict");
+  if (method == "__init__") return none();
+  if (method == "children" || method == "modules") return iterableOf(unknown("a part of a module"));
+  if (method == "generate") return tensorFrom(args, call);
+  return std::nullopt;
+}
+
+std::optional<Value> Interp::callOnUnknown(const Value& receiver, const std::string& method, Args& args, const Node* n) {
+  const auto maybe = [&](const Value& device) -> Value {
+    auto t = std::make_shared<Val>(*tensorOn(device));
+    t->text = "?";
+    return t;
+  };
+  (void)receiver;
+  if (method == "to") {
+    bool is_device = false;
+    const Value target = moveTarget(args, n, is_device, false);
+    if (!is_device) return std::nullopt;
+    record(n, ".to", "move", target, std::nullopt, "what is moved is not known");
+    return maybe(target);
+  }
+  if (kMovers.count(method) && args.list.size() <= 2) {
+    const Arg* index = args.get(0, "device");
+    const Value target = index && is(index->value, V::integer) ? deviceValue(method + ":" + std::to_string(index->value->number), here(n))
+                         : index && !is(index->value, V::none) ? asDevice(index->value, n)
+                                                               : currentDevice(method, here(n, "`." + method + "()`"));
+    record(n, "." + method, "move", target, std::nullopt, "what is moved is not known");
+    return maybe(target);
+  }
+  if (method == "cpu" && args.list.empty()) {
+    const Value cpu = deviceValue("cpu", here(n, "`.cpu()`"));
+    record(n, ".cpu", "copy", cpu, std::nullopt, "what is copied is not known");
+    return maybe(cpu);
+  }
+  return std::nullopt;
+}
+
+}  // namespace flagos::lsp

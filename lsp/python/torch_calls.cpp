@@ -1,0 +1,408 @@
+// PyTorch's functions: factories, layers, devices, settings, and the libraries that place for the user.
+#include <array>
+
+#include "lsp/predict/bytes.h"
+#include "lsp/python/interp.h"
+
+namespace flagos::lsp {
+namespace {
+
+using Names = std::set<std::string, std::less<>>;
+
+const Names kFactories = {"zeros", "ones", "empty", "full", "rand", "randn", "randint", "randperm", "arange", "range",
+    "linspace", "logspace", "eye", "tensor", "as_tensor", "asarray", "empty_strided", "tril_indices", "triu_indices",
+    "hann_window", "hamming_window", "blackman_window", "bartlett_window", "kaiser_window", "scalar_tensor",
+    "sparse_coo_tensor", "sparse_csr_tensor", "normal", "complex", "empty_permuted"};
+const Names kLike = {"zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like"};
+// Functions whose result is no tensor.
+const Names kPlain = {"manual_seed", "seed", "initial_seed", "save", "no_grad", "enable_grad", "inference_mode", "set_grad_enabled",
+    "is_tensor", "is_grad_enabled", "set_num_threads", "get_num_threads", "use_deterministic_algorithms", "set_printoptions",
+    "set_default_dtype", "get_default_dtype", "is_floating_point", "numel", "result_type", "can_cast", "finfo", "iinfo",
+    "set_float32_matmul_precision", "Size", "typename", "get_rng_state", "set_rng_state"};
+const Names kDeviceModules = {"npu", "cuda", "xpu", "mps", "mlu", "musa", "hpu", "mtia", "flagos", "accelerator"};
+
+bool capital(std::string_view s) { return !s.empty() && s[0] >= 'A' && s[0] <= 'Z'; }
+
+}  // namespace
+
+std::optional<Value> Interp::externalAttribute(const std::string& name) {
+  if (name.starts_with("torch.")) {
+    if (const auto dtype = dtypeFromName(name); dtype && name.find('.', 6) == std::string::npos) {
+      auto v = std::make_shared<Val>();
+      v->kind = V::dtype;
+      v->text = std::string(dtypeName(*dtype));
+      v->dtype = *dtype;
+      return v;
+    }
+  }
+  const auto library = [&](const std::string& who, const std::string& what) {
+    return runtimeValue("<" + what + ">", here(nullptr, "decided by " + who + " when the program runs"));
+  };
+  if (name == "accelerate.Accelerator().device" || name == "accelerate.PartialState().device") return library("accelerate", "accelerator.device");
+  if (name.ends_with(".Fabric().device")) return library("Lightning", "fabric.device");
+  if (name.ends_with(".TrainingArguments().device")) return library("transformers", "args.device");
+  return std::nullopt;
+}
+
+Value Interp::makeDevice(Args& args, const Node* n) {
+  const Arg* type = args.get(0, "type");
+  const Arg* index = args.get(1, "index");
+  if (!type) {
+    if (index) return map(index->value, [&](const Value& i) { return asDevice(i, n); });
+    return unknown("torch.device() without a device");
+  }
+  Value out = map(type->value, [&](const Value& t) -> Value {
+    if (t->kind == V::string && isDeviceString(t->text)) {
+      const Origin o = t->origin.unit ? t->origin : here(n);
+      if (!index || t->text.find(':') != std::string::npos) return deviceValue(t->text, o);
+      return map(index->value, [&](const Value& i) -> Value {
+        if (i->kind == V::none) return deviceValue(t->text, o);
+        const Value text = concat(string(t->text + ":", o), asText(i, index->node ? index->node : n), n);
+        return text->kind == V::string ? deviceValue(text->text, i->origin.unit && !i->origin.fresh ? i->origin : o) : text;
+      });
+    }
+    if (t->kind == V::integer) return asDevice(t, n);
+    if (t->kind == V::device || t->kind == V::runtime || t->kind == V::unknown || t->kind == V::none) {
+      // torch.device(rank): an index on the accelerator.
+      if (t->kind == V::runtime && t->text.starts_with("<") && !options_.machine.accelerator().empty()) {
+        const Node* from = type->node;
+        const bool number = from && textOf(from).find("environ") == std::string::npos;
+        if (number) return t;
+      }
+      return t;
+    }
+    return unknown("`" + textOf(n, 40) + "` is not followed");
+  });
+  const Node* parent = n->parent;
+  const bool with = parent && parent->kind == N::with_item && parent->a == n;
+  const char* kind = parent && parent->kind == N::compare ? "mention" : with ? "context" : "source";
+  record(n, "torch.device", kind, asDevice(out, n));
+  return out;
+}
+
+Value Interp::tensorFrom(Args& args, std::string_view why) {
+  Value device;
+  const std::function<void(const Value&, int)> look = [&](const Value& v, int depth) {
+    if (device || !v || depth > 3) return;
+    forEach(v, [&](const Value& x) {
+      if (x->kind == V::tensor) device = join(device, x->device);
+      else if (x->kind == V::list || x->kind == V::tuple) for (const auto& i : x->items) look(i, depth + 1);
+      else if (x->kind == V::iterable) look(x->self, depth + 1);
+    });
+  };
+  for (const auto& a : args.list) if (a.name != "$target") look(a.value, 0);
+  return tensorOn(device ? device : unknown("`" + std::string(why) + "` gets no tensor that was followed"));
+}
+
+Value Interp::factory(const std::string& name, Args& args, const Node* n) {
+  const Arg* device = args.keyword("device");
+  const auto size = factorySize(name.substr(6), args);
+  auto out = std::make_shared<Val>();
+  out->kind = V::tensor;
+  out->dtype = size.dtype;
+  out->shape = size.shape;
+  const std::optional<double> bytes = size.bytes();
+  if (device && !is(device->value, V::none)) {
+    out->device = asDevice(device->value, device->node ? device->node : n);
+    record(n, name, "placement", out->device, bytes, size.how());
+    emit(n, name, nullptr, args);
+    return out;
+  }
+  const bool copies = name == "torch.tensor" || name == "torch.as_tensor" || name == "torch.asarray";
+  if (const Arg* data = args.at(0); copies && data && isAny(data->value, V::tensor)) return tensorFrom(args, name);
+  bool decided = false;
+  out->device = defaultDevice(decided);
+  if (decided) {
+    record(n, name, "placement", out->device, bytes, size.how());
+  } else if (args.unknown_rest) {
+    out->device = unknown("`device` may come from **kwargs that are not followed");
+    record(n, name, "placement", out->device, bytes, size.how());
+  } else {
+    out->made_by = n;
+    note(n, "on the CPU: no device is given, and no default or context decides one");
+  }
+  emit(n, name, nullptr, args);
+  return out;
+}
+
+Value Interp::layer(const std::string& name, Args& args, const Node* n) {
+  const std::string cls = name.substr(name.rfind('.') + 1);
+  auto v = std::make_shared<Val>();
+  v->kind = V::instance;
+  v->object = heap_.make();
+  heap_.at(v->object).cls = external(name);
+  heap_.at(v->object).born = n;
+  const bool container = cls == "Sequential" || cls == "ModuleList" || cls == "ModuleDict";
+  if (container) {
+    std::vector<Value> items;
+    for (const auto& a : args.list) {
+      if (!a.name.empty()) continue;
+      if (cls != "Sequential" && (is(a.value, V::list) || is(a.value, V::tuple))) items.insert(items.end(), a.value->items.begin(), a.value->items.end());
+      else if (cls != "Sequential" || isAny(a.value, V::iterable)) items.push_back(elementOf(a.value));
+      else items.push_back(a.value);
+    }
+    const Value held = list(items);
+    heap_.set(v->object, "$items", held);
+    heap_.set(v->object, "$element", items.empty() ? unknown("an empty container") : joinAll(items));
+    return v;
+  }
+  if (const auto size = layerSize(cls, args)) heap_.set(v->object, "$bytes", integer(static_cast<int64_t>(*size)));
+  const Arg* device = args.keyword("device");
+  bool decided = false;
+  const Value by_default = defaultDevice(decided);
+  const auto bytes = layerSize(cls, args);
+  if (device && !is(device->value, V::none)) {
+    const Value d = asDevice(device->value, device->node ? device->node : n);
+    heap_.set(v->object, "$device", d);
+    record(n, name, "placement", d, bytes, bytes ? "parameters and buffers, float32" : "the size of a " + cls + " does not follow from literals here");
+  } else if (decided) {
+    heap_.set(v->object, "$device", by_default);
+    if (!bytes || *bytes > 0) record(n, name, "placement", by_default, bytes, bytes ? "parameters and buffers, float32" : "the size of a " + cls + " does not follow from literals here");
+  } else if (args.unknown_rest) {
+    heap_.set(v->object, "$device", unknown("`device` may come from **kwargs that are not followed"));
+  }
+  emit(n, name, nullptr, args);
+  return v;
+}
+
+std::optional<Value> Interp::callDeviceModule(const std::string& type, const std::string& rest, Args& args, const Node* n) {
+  const Machine& machine = options_.machine;
+  const bool any = type == "accelerator";
+  const std::string actual = any ? machine.accelerator() : type;
+  const std::string full = "torch." + type + "." + rest;
+  const Value first = args.list.empty() ? nullptr : args.list[0].value;
+  const auto not_yet = [] { return unknown("the machine's devices are not known yet"); };
+  if (rest == "is_available" || rest == "is_initialized") {
+    emit(n, full, nullptr, args);
+    if (!machine.known) return not_yet();
+    return boolean(any ? !actual.empty() : machine.has(type));
+  }
+  if (rest == "device_count") {
+    if (!machine.known) return not_yet();
+    return integer(any ? machine.count(actual) : machine.count(type));
+  }
+  if (rest == "current_accelerator") {
+    if (!machine.known) return not_yet();
+    if (actual.empty()) return none();
+    return deviceValue(actual, here(n, "the accelerator of the assumed machine"));
+  }
+  if (rest == "current_device" || rest == "current_device_index" || rest == "current_device_idx") {
+    const Value current = actual.empty() ? nullptr : heap_.get(0, "$current:" + actual);
+    if (!current) return integer(0);
+    return map(current, [&](const Value& c) -> Value {
+      const auto colon = c->text.find(':');
+      if (colon == std::string::npos) return unknown("the current device");
+      const std::string tail = c->text.substr(colon + 1);
+      if (c->kind == V::runtime) return runtimeValue(tail, c->origin);
+      return withOrigin(integer(std::strtoll(tail.c_str(), nullptr, 10)), c->origin);
+    });
+  }
+  if (rest == "set_device" || rest == "set_device_index" || rest == "set_device_idx" || rest == "device" || rest == "device_index") {
+    Value d = map(first ? first : unknown("no device is given"), [&](const Value& v) -> Value {
+      if (v->kind == V::integer || (v->kind == V::runtime && v->text.find(':') == std::string::npos)) {
+        if (actual.empty()) return not_yet();
+        const Value text = concat(string(actual + ":", here(n)), asText(v, n), n);
+        return text->kind == V::string ? deviceValue(text->text, text->origin) : text;
+      }
+      return asDevice(v, n);
+    });
+    const bool setting = rest.starts_with("set_");
+    const int line = frame().statement ? frame().statement->line : n->line;
+    record(n, full, setting ? "setting" : "context", d);
+    // From here on a bare "npu" means this device, because of this statement.
+    d = map(d, [&](const Value& v) {
+      Origin o;
+      o.unit = frame().unit;
+      o.line = line;
+      o.because = "current device, set by " + full + "()";
+      return v->kind == V::device || v->kind == V::runtime ? withOrigin(v, o) : v;
+    });
+    if (setting) {
+      if (!actual.empty()) heap_.set(0, "$current:" + actual, d);
+      return none();
+    }
+    auto context = std::make_shared<Val>();
+    context->kind = V::external;
+    context->text = "$current:" + actual;
+    context->self = d;
+    return context;
+  }
+  emit(n, full, first, args);
+  if (rest == "amp.autocast" || rest == "stream" || rest == "Stream" || rest == "Event") return external(full + "()");
+  if (rest.ends_with("Tensor") && capital(rest)) {  // torch.cuda.FloatTensor(...)
+    const Value d = currentDevice(actual, here(n));
+    record(n, full, "placement", d);
+    return tensorOn(d);
+  }
+  return unknown("`" + full + "()` gives no device");
+}
+
+std::optional<Value> Interp::callTorch(const std::string& name, Args& args, const Node* n) {
+  if (!name.starts_with("torch.")) return std::nullopt;
+  const std::string rest = name.substr(6);
+  const auto dot = rest.find('.');
+  const std::string head = rest.substr(0, dot);
+  const std::string last = name.substr(name.rfind('.') + 1);
+  if (rest == "device") return makeDevice(args, n);
+  if (dot != std::string::npos && kDeviceModules.count(head)) return callDeviceModule(head, rest.substr(dot + 1), args, n);
+  if (rest == "backends.mps.is_available" || rest == "backends.cuda.is_built")
+    return options_.machine.known ? boolean(options_.machine.has(rest.find("mps") != std::string::npos ? "mps" : "cuda")) : unknown("the machine's devices are not known yet");
+  if (kFactories.count(rest)) return factory(name, args, n);
+  if (kLike.count(rest)) {
+    emit(n, name, args.at(0) ? args.at(0)->value : nullptr, args);
+    const Arg* d = args.keyword("device");
+    if (!d || is(d->value, V::none)) {
+      const Value t = args.at(0) ? map(args.at(0)->value, [&](const Value& v) -> Value {
+        if (v->kind != V::tensor) return tensorOn(unknown("`" + textOf(n, 40) + "` is made like something that is not followed"));
+        auto like = std::make_shared<Val>(*v);
+        like->made_by = nullptr;
+        return like;
+      }) : tensorOn(unknown("made like nothing"));
+      return t;
+    }
+    const Value device = asDevice(d->value, d->node ? d->node : n);
+    record(n, name, "placement", device);
+    return tensorOn(device);
+  }
+  if (rest == "set_default_device") {
+    const Value v = args.get(0, "device") ? asDevice(args.get(0, "device")->value, n) : unknown("no device is given");
+    record(n, name, "setting", v);
+    const int line = frame().statement ? frame().statement->line : n->line;
+    heap_.set(0, "$default", is(v, V::unknown) && v->text == "None" ? nullptr : map(v, [&](const Value& d) {
+      Origin o;
+      o.unit = frame().unit;
+      o.line = line;
+      o.because = "default device, set by torch.set_default_device()";
+      return d->kind == V::device || d->kind == V::runtime ? withOrigin(d, o) : d;
+    }));
+    return none();
+  }
+  if (rest == "get_default_device") { bool decided = false; return defaultDevice(decided); }
+  if (rest == "load") {
+    const Arg* m = args.get(1, "map_location");
+    emit(n, name, nullptr, args);
+    if (!m || is(m->value, V::none)) {
+      note(n, "`map_location` is not given: every tensor goes back to the device it was saved from, and loading fails where that device is missing");
+      return unknown("loaded from a file without map_location");
+    }
+    const Value target = map(m->value, [&](const Value& v) -> Value {
+      if (v->kind == V::dict) {
+        Value all;
+        for (const auto& [k, x] : heap_.at(v->object).slots) if (x) all = join(all, asDevice(x, m->node));
+        return all ? all : unknown("an empty map_location");
+      }
+      return v->kind == V::function ? unknown("map_location is a function") : asDevice(v, m->node ? m->node : n);
+    });
+    record(n, name, "placement", target, std::nullopt, "the file's size is not read");
+    auto loaded = std::make_shared<Val>(*tensorOn(target));
+    loaded->text = "?";
+    return loaded;
+  }
+  if (rest == "Generator") {
+    const Arg* d = args.get(0, "device");
+    if (d) record(n, name, "placement", asDevice(d->value, n));
+    return external("torch.Generator()");
+  }
+  if (rest == "autocast" || rest == "amp.autocast" || rest == "amp.GradScaler" || rest == "amp.custom_fwd" || rest == "amp.custom_bwd") {
+    const Arg* d = args.get(0, rest == "amp.GradScaler" ? "device" : "device_type");
+    if (d && (isAny(d->value, V::string) || isAny(d->value, V::device))) record(n, name, "mention", asDevice(d->value, n));
+    emit(n, name, nullptr, args);
+    return external(name + "()");
+  }
+  if (rest == "compile" || rest == "jit.script" || name == "torch.nn.DataParallel" || name.ends_with(".DistributedDataParallel")) {
+    emit(n, name, args.at(0) ? args.at(0)->value : nullptr, args);
+    if (!args.at(0)) return external(name + "()");  // a decorator with arguments
+    return args.at(0)->value;
+  }
+  if (rest == "nn.Parameter" || rest == "nn.parameter.Parameter") {
+    const Value t = tensorFrom(args, name);
+    auto p = std::make_shared<Val>(*t);
+    p->text = "parameter";
+    if (args.at(0) && is(args.at(0)->value, V::tensor)) { p->shape = args.at(0)->value->shape; p->dtype = args.at(0)->value->dtype; }
+    return p;
+  }
+  if (rest.starts_with("nn.functional.") || rest.starts_with("nn.init.") || rest.starts_with("linalg.") || rest.starts_with("fft.") || rest.starts_with("special.")) {
+    emit(n, name, nullptr, args);
+    return tensorFrom(args, name);
+  }
+  if (rest.starts_with("nn.utils.")) return args.at(0) && isAny(args.at(0)->value, V::tensor) ? tensorFrom(args, name) : unknown("`" + name + "()`");
+  if (rest.starts_with("nn.") && capital(last)) return layer(name, args, n);
+  if (rest == "from_numpy" || rest == "frombuffer" || rest == "from_file") {
+    emit(n, name, nullptr, args);
+    return tensorOn(deviceValue("cpu", here(n, "`" + name + "` makes CPU tensors")));
+  }
+  if (rest == "utils.data.TensorDataset") {
+    std::vector<Value> parts;
+    for (const auto& a : args.list) parts.push_back(elementOf(a.value));
+    auto v = std::make_shared<Val>();
+    v->kind = V::instance;
+    v->object = heap_.make();
+    heap_.at(v->object).cls = external(name);
+    heap_.set(v->object, "$element", tuple(std::move(parts)));
+    return v;
+  }
+  if (rest == "utils.data.DataLoader") {
+    emit(n, name, nullptr, args);
+    const Arg* data = args.get(0, "dataset");
+    auto v = std::make_shared<Val>();
+    v->kind = V::instance;
+    v->object = heap_.make();
+    heap_.at(v->object).cls = external(name);
+    Value element = data ? elementOf(data->value) : unknown("a DataLoader without data");
+    if (is(element, V::unknown)) element = unknown("a batch of a DataLoader whose dataset is not followed");
+    heap_.set(v->object, "$element", element);
+    return v;
+  }
+  if (rest.starts_with("optim.")) { emit(n, name, args.at(0) ? args.at(0)->value : nullptr, args); return external(name + "()"); }
+  if (dot != std::string::npos) { emit(n, name, nullptr, args); return unknown("`" + name + "()` gives no device"); }
+  emit(n, name, nullptr, args);
+  if (kPlain.count(rest) || capital(rest)) return unknown("`" + name + "()` gives no device");
+  return tensorFrom(args, name);
+}
+
+std::optional<Value> Interp::callEcosystem(const std::string& name, Args& args, const Node* n) {
+  const auto module = [&](const std::string& cls, const Value& device) {
+    auto v = std::make_shared<Val>();
+    v->kind = V::instance;
+    v->object = heap_.make();
+    heap_.at(v->object).cls = external(cls);
+    if (device) heap_.set(v->object, "$device", device);
+    return v;
+  };
+  if (name.ends_with(".from_pretrained")) {
+    const Arg* d = args.keyword("device_map");
+    if (!d || is(d->value, V::none)) return module(name, nullptr);
+    const Value target = map(d->value, [&](const Value& v) -> Value {
+      if (v->kind == V::dict) {
+        Value all;
+        for (const auto& [k, x] : heap_.at(v->object).slots) if (x) all = join(all, asDevice(x, d->node));
+        return all ? all : unknown("an empty device_map");
+      }
+      if (v->kind == V::string && !isDeviceString(v->text))
+        return runtimeValue("<device_map=" + v->text + ">", here(n, "accelerate spreads the model when the program runs"));
+      return asDevice(v, d->node ? d->node : n);
+    });
+    record(n, name, "placement", target);
+    return module(name, target);
+  }
+  if (name == "transformers.pipeline") {
+    const Arg* d = args.keyword("device");
+    if (d && !is(d->value, V::none)) record(n, name, "placement", asDevice(d->value, n));
+    return unknown("`" + name + "()` is outside the workspace");
+  }
+  if (name.starts_with("torchvision.models.") || name == "timm.create_model") {
+    bool decided = false;
+    const Value by_default = defaultDevice(decided);
+    return module(name, decided ? by_default : nullptr);
+  }
+  if (name == "accelerate.Accelerator" || name == "accelerate.PartialState" || name.ends_with(".Fabric") || name.ends_with(".TrainingArguments"))
+    return external(name + "()");
+  if (name.ends_with(".Trainer") && (name.starts_with("lightning") || name.starts_with("pytorch_lightning"))) {
+    note(n, "Lightning places the module and its batches when the program runs");
+    return external(name + "()");
+  }
+  if (name == "os.environ.update") return none();
+  return std::nullopt;
+}
+
+}  // namespace flagos::lsp

@@ -1,0 +1,105 @@
+// What the analysis knows of a Python value: a constant, a device, a tensor, an object, or why it is not known.
+//
+// Values are immutable and shared; objects with identity (instances, modules, dicts, frames) live in the Heap and are
+// referred to by number. A union holds the alternatives of branches. "unknown" always carries a reason.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lsp/python/ast.h"
+#include "runtime/base/dtype.h"
+
+namespace flagos::lsp {
+
+struct SourceUnit;  // python/workspace.h
+
+// The statement that decided a device, and how to say so.
+struct Origin {
+  const SourceUnit* unit = nullptr;
+  int line = 0;
+  std::string because;   // "default of --device", "assigned to `device`"
+  bool fresh = false;    // a literal of the statement being run: an assignment or a call may still name it
+  bool operator==(const Origin& o) const { return unit == o.unit && line == o.line && because == o.because; }
+};
+
+enum class V : uint8_t {
+  unknown,    // text: the reason
+  none, boolean, integer, real,
+  string,     // text
+  runtime,    // text: "<LOCAL_RANK>", "npu:<LOCAL_RANK>": decided when the program runs
+  device,     // text: "npu:1", or "npu" (the current one)
+  dtype,      // text: "float16"
+  tensor,     // device; dtype; shape
+  instance,   // object; node / text of its class
+  function,   // node, unit, object = closure scope
+  class_,     // node, unit, object = class scope; items = bases
+  external,   // text: dotted name outside the workspace
+  module,     // object = its scope, unit
+  bound,      // self . text, or self + function value in items[0]
+  tuple, list,  // items
+  dict,       // object
+  partial,    // self = callee, items = positional, named = keywords
+  iterable,   // self: what iterating it gives
+  union_,     // items
+};
+
+struct Val;
+using Value = std::shared_ptr<const Val>;
+
+struct Val {
+  V kind = V::unknown;
+  std::string text;
+  int64_t number = 0;
+  double real = 0;
+  uint32_t object = 0;
+  DType dtype = DType::other;
+  const Node* node = nullptr;
+  const SourceUnit* unit = nullptr;
+  Origin origin;
+  Value device, self;
+  std::vector<Value> items;
+  std::vector<std::pair<std::string, Value>> named;
+  std::optional<std::vector<int64_t>> shape;  // tensor; every entry known
+  const Node* made_by = nullptr;              // tensor: the factory call, if nothing happened to it since
+};
+
+enum class Truth : uint8_t { no, yes, unknown };
+
+Value unknown(std::string reason);
+Value none();
+Value boolean(bool b);
+Value integer(int64_t n);
+Value string(std::string s, Origin o = {});
+Value deviceValue(std::string name, Origin o);
+Value runtimeValue(std::string expression, Origin o);
+Value external(std::string dotted);
+Value tuple(std::vector<Value> items);
+Value list(std::vector<Value> items);
+Value iterableOf(Value element);
+Value tensorOn(Value device);
+Value withOrigin(const Value& v, Origin o);  // a copy with another origin
+
+// Both, without duplicates; tensors join by joining their devices. More than 16 alternatives become unknown.
+Value join(const Value& a, const Value& b);
+Value joinAll(const std::vector<Value>& values);
+bool same(const Value& a, const Value& b);
+// Calls fn for every alternative (once for a value that is no union).
+void forEach(const Value& v, const std::function<void(const Value&)>& fn);
+// The alternatives' images, joined.
+Value map(const Value& v, const std::function<Value(const Value&)>& fn);
+bool isAny(const Value& v, V kind);          // some alternative is of this kind
+inline bool is(const Value& v, V kind) { return v && v->kind == kind; }
+Truth truth(const Value& v);
+
+// "npu:1" -> true; "npu", "cpu", "cuda:0" too. Names PyTorch itself does not know are not devices.
+bool isDeviceString(std::string_view s);
+// "npu:1" -> "npu".
+std::string_view deviceType(std::string_view device);
+
+}  // namespace flagos::lsp

@@ -1,0 +1,83 @@
+#include "lsp/server/program.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "lsp/check/report.h"
+#include "lsp/python/value.h"
+#include "lsp/server/machine.h"
+#include "runtime/base/settings.h"
+#include "runtime/base/version.h"
+
+namespace flagos::lsp {
+namespace {
+
+constexpr const char* kHelp =
+    "flagos-lsp: which device each line of a PyTorch program uses, and what that costs\n"
+    "\n"
+    "  flagos-lsp [--stdio] [--devices LIST]          the language server, on stdin and stdout\n"
+    "  flagos-lsp --check PATH... [options]           check files and folders once\n"
+    "\n"
+    "  --json, --sarif      one JSON document on stdout\n"
+    "  --devices LIST       assume these devices (npu:0,npu:1 or none) instead of this machine's\n"
+    "  --attach [PID]       join the values of a running process\n"
+    "  --encoding E         columns in JSON: utf-16 (default), utf-8 or utf-32\n"
+    "  --version, --help\n";
+
+int wrong(const std::string& sentence) {
+  std::fprintf(stderr, "flagos-lsp: %s\n", sentence.c_str());
+  return 2;
+}
+
+bool isNumber(const char* s) { return *s && std::strspn(s, "0123456789") == std::strlen(s) && std::strlen(s) < 9; }
+
+}  // namespace
+
+int runProgram(int argc, char** argv) {
+  CheckOptions check;
+  bool checking = false;
+  const std::vector<std::string> known = {"--check", "--json", "--sarif", "--devices", "--attach", "--encoding", "--stdio", "--version", "--help", "--clientProcessId"};
+  for (int i = 1; i < argc; ++i) {
+    const std::string a = argv[i];
+    const auto value = [&]() -> const char* { return i + 1 < argc ? argv[++i] : nullptr; };
+    if (a == "--check") checking = true;
+    else if (a == "--json") check.json = true;
+    else if (a == "--sarif") check.sarif = true;
+    else if (a == "--stdio") continue;
+    else if (a.starts_with("--clientProcessId")) { if (a.find('=') == std::string::npos) value(); }
+    else if (a == "--help" || a == "-h") { std::fputs(kHelp, stdout); return 0; }
+    else if (a == "--version") { std::printf("flagos-lsp %s\n", kVersion); return 0; }
+    else if (a == "--attach") {
+      check.attach = true;
+      if (i + 1 < argc && isNumber(argv[i + 1])) check.pid = std::atoi(argv[++i]);
+    } else if (a == "--devices" || a.starts_with("--devices=")) {
+      const char* v = a == "--devices" ? value() : a.c_str() + 10;
+      if (!v) return wrong("--devices needs a list, for example npu:0,npu:1 or none");
+      check.devices = splitDevices(v);
+      for (const auto& d : *check.devices)
+        if (!isDeviceString(d)) return wrong("--devices: `" + d + "` is no device; write for example npu:0,npu:1 or none");
+    } else if (a == "--encoding" || a.starts_with("--encoding=")) {
+      const char* v = a == "--encoding" ? value() : a.c_str() + 11;
+      if (v && !std::strcmp(v, "utf-8")) check.encoding = Encoding::utf8;
+      else if (v && !std::strcmp(v, "utf-16")) check.encoding = Encoding::utf16;
+      else if (v && !std::strcmp(v, "utf-32")) check.encoding = Encoding::utf32;
+      else return wrong("--encoding is utf-8, utf-16 or utf-32");
+    } else if (a.size() > 1 && a[0] == '-') {
+      const std::string near = nearest(a, known);
+      return wrong("there is no option " + a + (near.empty() ? "; see --help" : "; did you mean " + near + "?"));
+    } else {
+      check.paths.push_back(a);
+    }
+  }
+  if (checking) {
+    if (check.paths.empty()) return wrong("--check needs a file or a folder");
+    return runCheck(check);
+  }
+  if (!check.paths.empty()) return wrong("a path needs --check: flagos-lsp --check " + check.paths[0]);
+  return wrong("the server is not in this build");
+}
+
+}  // namespace flagos::lsp
