@@ -1,0 +1,40 @@
+// From a call on PyTorch's stack to a routing decision: signature, Router::choose, counting.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <ATen/core/function_schema.h>
+#include <ATen/core/stack.h>
+
+#include "runtime/kde/router.h"
+#include "runtime/opencl/device.h"
+#include "runtime/opencl/ops/variant.h"
+
+namespace flagos::glue {
+
+enum class Place : uint8_t {
+  opencl,     // a launcher runs
+  host,       // host.aten: zero copy on shared memory
+  fallback,   // cpu.fallback: staged copies, or a device that was asked to run OpenCL only
+  refused,    // nothing is legal
+};
+
+struct Decision {
+  const kde::Route* route = nullptr;
+  Place place = Place::host;
+  ocl::Variant variant = ocl::Variant::wide;
+};
+
+// From now on telemetry learns the names of every route that a router publishes. Once, before the first router.
+void installDecisions();
+
+// NameId of a schema ("aten::add.out"), interned once per operator.
+NameId opName(const c10::FunctionSchema& schema);
+
+// The arguments of a call, in schema order; `out=` arguments that are only written are left out, tensor lists give their
+// tensors until kMaxArgs.
+kde::Signature signatureOf(NameId op, const c10::FunctionSchema& schema, const c10::IValue* args, ocl::Device& device);
+void addTensor(kde::Signature& s, const at::Tensor& t);
+
+// Chooses, and counts the call for the running site.
+Decision decide(const kde::Signature& s, ocl::Device& device);
+
+}  // namespace flagos::glue

@@ -1,0 +1,221 @@
+// flagos._C: what the Python package needs of the runtime. Thin: arguments in, values out; long waits release the GIL.
+#include <torch/csrc/Generator.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "runtime/base/settings.h"
+#include "runtime/base/version.h"
+#include "runtime/dal/inventory.h"
+#include "runtime/kde/catalog/native_ops.h"
+#include "runtime/kde/router.h"
+#include "runtime/python/sites/sites.h"
+#include "runtime/telemetry/recorder.h"
+#include "runtime/torch/allocator.h"
+#include "runtime/torch/generator.h"
+#include "runtime/torch/host_route.h"
+#include "runtime/torch/install.h"
+#include "runtime/torch/ops/registry.h"
+#include "runtime/torch/service.h"
+#include "runtime/torch/state.h"
+
+namespace py = pybind11;
+
+namespace flagos::glue {
+namespace {
+
+// Registers everything. Called once, when it is known that PyTorch's slot for outside devices is ours.
+void install(const std::string& torch_dir, const std::string& flagos_dir, std::string script,
+             std::vector<std::string> argv) {
+  static bool done = false;
+  TORCH_CHECK(!done, "the flagos backend is installed already");
+  done = true;
+  telemetry::initSites(torch_dir, flagos_dir);
+  setScript(std::move(script), std::move(argv));
+  installDecisions();
+  installAllocators();
+  installGuardAndHooks();
+  installHostRoute();
+  installCoreOps();
+  installHostKernels();
+  registerNativeOps();
+  installAutocast();
+}
+
+const dal::Device* inventoryEntry(int index) {
+  for (const auto& d : dal::machine().devices)
+    if (d.index && *d.index == index) return &d;
+  return nullptr;
+}
+
+std::string deviceName(int index) {
+  const int i = checkedIndex(static_cast<c10::DeviceIndex>(index));
+  if (const auto* d = inventoryEntry(i)) return d->name;
+  return openDevice(i).description().name;
+}
+
+// Facts of a device without opening it (fork safety); what is unknown is None.
+py::dict deviceFacts(int index) {
+  const int i = checkedIndex(static_cast<c10::DeviceIndex>(index));
+  py::dict out;
+  const auto* open = openedDevice(i);
+  const auto* entry = inventoryEntry(i);
+  const dal::DeviceDescription d = open ? open->description() : entry ? entry->description : dal::DeviceDescription{};
+  const auto number = [](uint64_t v) -> py::object { return v ? py::object(py::int_(v)) : py::object(py::none()); };
+  out["name"] = deviceName(i);
+  out["vendor"] = d.vendor;
+  out["kind"] = dal::kindName(d.kind);
+  out["stable_id"] = entry ? entry->stable_id : "";
+  out["total_memory"] = number(d.memory_bytes);
+  out["max_allocation"] = number(d.max_alloc_bytes);
+  out["multi_processor_count"] = number(d.compute_units);
+  out["clock_mhz"] = number(d.clock_mhz);
+  out["shared_memory"] = open ? open->sharedMemory() : d.shared_memory && settingIsOn("FLAGOS_SHARED_MEMORY", true);
+  out["fp16"] = d.fp16;
+  out["fp64"] = d.fp64;
+  return out;
+}
+
+py::dict memoryStats(int index) {
+  const int i = checkedIndex(static_cast<c10::DeviceIndex>(index));
+  mou::PoolStats s{};
+  if (auto* device = openedDevice(i)) s = device->pool().stats();
+  py::dict out;
+  out["allocated_bytes.all.current"] = s.allocated;
+  out["allocated_bytes.all.peak"] = s.allocated_peak;
+  out["requested_bytes.all.current"] = s.requested;
+  out["requested_bytes.all.peak"] = s.requested_peak;
+  out["reserved_bytes.all.current"] = s.reserved;
+  out["reserved_bytes.all.peak"] = s.reserved_peak;
+  out["active_bytes.all.current"] = s.allocated;
+  out["active_bytes.all.peak"] = s.allocated_peak;
+  out["allocation.all.allocated"] = s.allocations;
+  out["allocation.all.freed"] = s.frees;
+  out["allocation.all.current"] = s.allocations - s.frees;
+  out["segment.all.current"] = s.slabs;
+  out["num_ooms"] = s.ooms;
+  out["largest_free_block"] = s.largest_free;
+  return out;
+}
+
+void synchronize(int index) {
+  const int i = checkedIndex(static_cast<c10::DeviceIndex>(index));
+  auto* device = openedDevice(i);
+  if (!device) return;  // nothing was ever enqueued
+  py::gil_scoped_release release;
+  check(device->synchronize());
+}
+
+// Counters as a list of rows, for tests and for `flagos certify`: what ran, by which kernel, how often.
+py::list routeCounts() {
+  py::list out;
+  for (const auto& r : telemetry::readCounters().routes) {
+    py::dict row;
+    row["op"] = std::string(nameText(r.op));
+    row["kernel"] = std::string(nameText(r.kernel));
+    row["reason"] = std::string(nameText(r.reason));
+    row["calls"] = r.calls;
+    row["site"] = r.site;
+    out.append(row);
+  }
+  return out;
+}
+
+py::list fallbackCounts() {
+  py::list out;
+  for (const auto& f : telemetry::readCounters().fallbacks) {
+    py::dict row;
+    row["op"] = std::string(nameText(f.op));
+    row["calls"] = f.calls;
+    row["bytes"] = f.bytes;
+    row["site"] = f.site;
+    out.append(row);
+  }
+  return out;
+}
+
+py::list siteCounts() {
+  py::list out;
+  for (const auto& c : telemetry::readCounters().sites) {
+    py::dict row;
+    const auto* site = telemetry::site(c.site);
+    row["file"] = site ? py::object(py::str(site->file)) : py::object(py::none());
+    row["line"] = site ? site->line : 0;
+    row["qualname"] = site ? site->qualname : "";
+    row["backward"] = site && site->backward_of != 0;
+    row["device"] = c.device;
+    row["live_bytes"] = c.live_bytes;
+    row["peak_bytes"] = c.peak_bytes;
+    row["calls"] = c.calls;
+    out.append(row);
+  }
+  return out;
+}
+
+py::list nativeOpNames() {
+  py::list out;
+  for (const NativeOp* op : nativeOps()) out.append(py::make_tuple(op->schema, op->family));
+  return out;
+}
+
+kde::Fallback fallbackFromName(const std::string& name) {
+  if (name == "allow") return kde::Fallback::allow;
+  if (name == "warn") return kde::Fallback::warn;
+  if (name == "forbid") return kde::Fallback::forbid;
+  TORCH_CHECK_VALUE(false, "fallback policy must be allow, warn or forbid; got ", name);
+}
+
+}  // namespace
+}  // namespace flagos::glue
+
+PYBIND11_MODULE(_C, m) {
+  using namespace flagos;
+  using namespace flagos::glue;
+  m.doc() = "FlagOS runtime for PyTorch";
+  m.def("_install", &install);
+  m.def("_shut_down", &shutDown, py::call_guard<py::gil_scoped_release>());
+  m.def("version", [] { return std::string(kVersion); });
+  m.def("setting_warnings", &settingWarnings);
+  m.def("device_count", &deviceCount);
+  m.def("current_device", &currentDevice);
+  m.def("set_device", &setCurrentDevice);
+  m.def("exchange_device", [](int index) {
+    const int old = currentDevice();
+    setCurrentDevice(index);
+    return old;
+  });
+  m.def("maybe_exchange_device", [](int index) {
+    const int old = currentDevice();
+    if (index >= 0 && index < deviceCount()) setCurrentDeviceUnchecked(index);
+    return old;
+  });
+  m.def("checked_index", [](int index) { return checkedIndex(static_cast<c10::DeviceIndex>(index)); });
+  m.def("device_name", &deviceName);
+  m.def("device_facts", &deviceFacts);
+  m.def("is_open", [](int index) { return isOpen(index); });
+  m.def("open", [](int index) { openDevice(checkedIndex(static_cast<c10::DeviceIndex>(index))); },
+        py::call_guard<py::gil_scoped_release>());
+  m.def("in_bad_fork", [] { return ocl::inBadFork(); });
+  m.def("synchronize", &synchronize);
+  m.def("memory_stats", &memoryStats);
+  m.def("memory_info", [](int index) {
+    const auto [free, total] = deviceAllocator()->getMemoryInfo(static_cast<c10::DeviceIndex>(index));
+    return py::make_tuple(free, total);
+  });
+  m.def("empty_cache", [] { deviceAllocator()->emptyCache({0, 0}); }, py::call_guard<py::gil_scoped_release>());
+  m.def("reset_peak_stats", [](int index) { deviceAllocator()->resetPeakStats(static_cast<c10::DeviceIndex>(index)); });
+  m.def("reset_accumulated_stats",
+        [](int index) { deviceAllocator()->resetAccumulatedStats(static_cast<c10::DeviceIndex>(index)); });
+  m.def("default_generator", [](int index) { return defaultGenerator(static_cast<c10::DeviceIndex>(index)); });
+  m.def("host_view", &hostView);
+  m.def("program_builds", [](int index) { return openDevice(index).programs().builds(); });
+  m.def("program_disk_hits", [](int index) { return openDevice(index).programs().diskHits(); });
+  m.def("set_fallback", [](int index, const std::string& name) {
+    openDevice(index);
+    router(index).setFallback(fallbackFromName(name));
+  });
+  m.def("route_counts", &routeCounts);
+  m.def("fallback_counts", &fallbackCounts);
+  m.def("site_counts", &siteCounts);
+  m.def("native_ops", &nativeOpNames);
+  m.def("catalog_differences", &kde::catalogDifferences);
+}
