@@ -14,7 +14,7 @@ constexpr const char* kNotTimed = "no timed call yet: timings run while a viewer
 Metric bytes(uint64_t v) { return Metric::of(static_cast<double>(v), "B", "measured"); }
 Metric deviceTime(uint64_t ns, uint64_t timed_calls) {
   if (timed_calls == 0) return Metric::missing("s", kNotTimed);
-  return Metric::of(static_cast<double>(ns) * 1e-9, "s", "measured");
+  return Metric::of(static_cast<double>(ns) / 1e9, "s", "measured");
 }
 const char* copyKind(CopyKind k) {
   switch (k) {
@@ -146,7 +146,7 @@ std::string rowText(const CopyCounters& c) { return toText(copyRow(c)); }
 
 void value(JsonWriter& w, const char* key, uint64_t v) { w.key(key).open('{').key("value").number(v).close('}'); }
 void timeValue(JsonWriter& w, uint64_t ns, bool first) {
-  w.key("device_time").open('{').key("value").number(static_cast<double>(ns) * 1e-9);
+  w.key("device_time").open('{').key("value").number(static_cast<double>(ns) / 1e9);
   if (first) w.key("source").text("measured").key("age_s").number(0).key("why_missing").null();
   w.close('}');
 }
@@ -170,7 +170,7 @@ bool DeltaWriter::append(std::string& out, const Sample& s, const Selection& wan
       Values now = valuesOf(row);
       now.seen = round_;
       const auto [it, fresh] = told.try_emplace(keyOf(row), now);
-      if (!fresh && it->second == now) { it->second.seen = round_; continue; }
+      if (!fresh && it->second.v == now.v) { it->second.seen = round_; continue; }
       if (!opened) { w.key(name).open('['); opened = true; }
       if (fresh) {
         w.raw(rowText(row));
@@ -217,13 +217,17 @@ bool DeltaWriter::append(std::string& out, const Sample& s, const Selection& wan
   if (want.sites) {
     list("sites", sites_, s.counters.sites, siteLimit(s, want), all,
          [](const SiteCounters& c) { return uint64_t{c.device} << 32 | c.site; },
-         [](const SiteCounters& c) { return Values{c.live_bytes, c.peak_bytes, c.allocations, c.calls, c.timed_calls ? c.device_ns + 1 : 0}; },
+         [](const SiteCounters& c) {
+           return Values{{c.live_bytes, c.peak_bytes, c.allocations, c.calls, c.timed_calls, c.device_ns}};
+         },
          [](JsonWriter& o, const Values& was, const Values& now) {
-           if (was.a != now.a) value(o, "live_bytes", now.a);
-           if (was.b != now.b) value(o, "peak_bytes", now.b);
-           if (was.c != now.c) o.key("allocations").number(now.c);
-           if (was.d != now.d) o.key("calls").number(now.d);
-           if (was.e != now.e) timeValue(o, now.e - 1, was.e == 0);
+           if (was.v[0] != now.v[0]) value(o, "live_bytes", now.v[0]);
+           if (was.v[1] != now.v[1]) value(o, "peak_bytes", now.v[1]);
+           if (was.v[2] != now.v[2]) o.key("allocations").number(now.v[2]);
+           if (was.v[3] != now.v[3]) o.key("calls").number(now.v[3]);
+           if (was.v[4] == now.v[4] && was.v[5] == now.v[5]) return;
+           o.key("timed_calls").number(now.v[4]);
+           timeValue(o, now.v[5], was.v[4] == 0);
          },
          [](JsonWriter& o, uint64_t k) {
            o.key("id").number(k & 0xffffffffu).key("device").text(deviceName(static_cast<uint32_t>(k >> 32)));
@@ -240,16 +244,17 @@ bool DeltaWriter::append(std::string& out, const Sample& s, const Selection& wan
   if (want.routes)
     list("routes", routes_, s.counters.routes, s.counters.routes.size(), keepSite,
          [](const RouteCounters& c) { return uint64_t{c.site} << 32 | c.route; },
-         [](const RouteCounters& c) { return Values{c.calls, c.timed_calls, c.device_ns, 0, 0}; },
+         [](const RouteCounters& c) { return Values{{c.calls, c.timed_calls, c.device_ns}}; },
          [](JsonWriter& o, const Values& was, const Values& now) {
-           if (was.a != now.a) o.key("calls").number(now.a);
-           if (was.b != now.b) o.key("timed_calls").number(now.b);
-           if (was.b != now.b || was.c != now.c) timeValue(o, now.c, was.b == 0);
+           if (was.v[0] != now.v[0]) o.key("calls").number(now.v[0]);
+           if (was.v[1] == now.v[1] && was.v[2] == now.v[2]) return;
+           o.key("timed_calls").number(now.v[1]);
+           timeValue(o, now.v[2], was.v[1] == 0);
          },
          [](JsonWriter& o, uint64_t k) { o.key("site").number(k >> 32).key("route").number(k & 0xffffffffu); });
   if (want.fallbacks) {
-    const auto amounts = [](const auto& c) { return Values{c.calls, c.bytes, 0, 0, 0}; };
-    const auto change = [](JsonWriter& o, const Values&, const Values& now) { o.key("calls").number(now.a).key("bytes").number(now.b); };
+    const auto amounts = [](const auto& c) { return Values{{c.calls, c.bytes}}; };
+    const auto change = [](JsonWriter& o, const Values&, const Values& now) { o.key("calls").number(now.v[0]).key("bytes").number(now.v[1]); };
     list("fallbacks", fallbacks_, s.counters.fallbacks, s.counters.fallbacks.size(), keepSite,
          [](const FallbackCounters& c) { return uint64_t{c.site} << 32 | c.op; }, amounts, change,
          [](JsonWriter& o, uint64_t k) { o.key("site").number(k >> 32).key("op").text(nameText(static_cast<NameId>(k))); });

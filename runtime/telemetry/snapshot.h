@@ -1,5 +1,6 @@
 // Counters -> what viewers see. Used by the server's thread only; no lock, no Python, no torch.
 #pragma once
+#include <array>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -46,8 +47,10 @@ class DeltaWriter {
   bool append(std::string& out, const Sample&, const Selection&);
 
  private:
-  struct Values { uint64_t a = 0, b = 0, c = 0, d = 0, e = 0; uint32_t seen = 0; bool operator==(const Values& o) const {
-    return a == o.a && b == o.b && c == o.c && d == o.d && e == o.e; } };
+  struct Values {
+    std::array<uint64_t, 6> v{};
+    uint32_t seen = 0;                 // round in which the row was last there
+  };
   std::unordered_map<uint64_t, Values> sites_, routes_, fallbacks_, copies_;
   std::vector<std::string> devices_;
   size_t files_ = 0;

@@ -17,10 +17,12 @@ const Sample& Hub::sample() {
   const uint64_t now = nowNs();
   if (sampled_ns_ && now >= sampled_ns_ && now - sampled_ns_ < kShareNs) return sample_;
   std::vector<DeviceRow> devices;
-  if (hooks_.devices) {
-    const Json rows = hooks_.devices();
+  try {
+    const Json rows = hooks_.devices ? hooks_.devices() : Json();
     if (rows.is_array())
       for (const Json& r : rows) devices.push_back(deviceFromJson(r));
+  } catch (const std::exception&) {
+    devices.clear();                   // no device facts in this sample; the program goes on
   }
   sample_ = takeSample(std::move(devices));
   sampled_ns_ = now;

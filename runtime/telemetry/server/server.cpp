@@ -121,7 +121,12 @@ Result<void> start(ServerHooks hooks) {
     r->thread = std::thread([r] {
       ::pthread_setname_np(::pthread_self(), "flagos-watch");
       ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), 5);
-      const auto ended = r->transport->run();
+      Result<void> ended;
+      try {
+        ended = r->transport->run();
+      } catch (const std::exception& e) {      // out of memory: the viewers lose, not the program
+        ended = fail(e.what());
+      }
       if (!ended) {
         removeFiles(r->dir);
         warn(ended.error());

@@ -102,7 +102,15 @@ void Session::onMessage(std::string_view text) {
   }
   const auto* call = hub_.method(name);
   if (!call) return replyError(id, kNoMethod, "no method \"" + name + "\"");
-  auto result = (*call)(params);
+  // The runtime's own method: whatever it does with odd parameters, the program it runs in goes on.
+  Result<Json> result = fail("the method failed");
+  try {
+    result = (*call)(params);
+  } catch (const Json::exception& e) {
+    return replyError(id, kInvalidParams, e.what());
+  } catch (const std::exception& e) {
+    result = fail(e.what());
+  }
   if (!result) return replyError(id, kFailed, result.error().text());
   if (name.rfind("route.", 0) == 0 && name != "route.list")
     hub_.publish({nowNs(), "route", "\"method\":" + dump(Json(name)) + ",\"params\":" + dump(params)});
