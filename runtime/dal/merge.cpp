@@ -52,6 +52,7 @@ void fillDrivers(Device& dev, const std::vector<const OpenClFacts*>& members) {
 std::string driverTrouble(const std::vector<const OpenClFacts*>& members) {
   const OpenClFacts& best = *members.front();
   if (best.error) return "the OpenCL driver " + best.platform + " lists it, but its calls fail with error " + std::to_string(*best.error);
+  if (best.name.empty()) return "the OpenCL driver " + best.platform + " lists it, but tells no name: its answers cannot be trusted";
   if (best.available == std::optional<bool>(false)) return "the OpenCL driver " + best.platform + " says that it is not available";
   if (best.type == "CUSTOM") return "it is a custom OpenCL device, which runs no user kernels";
   return "";
@@ -92,7 +93,9 @@ std::string whyUnusable(const Card& c, const std::vector<const OpenClFacts*>& me
 Board boardOf(const Card& c, const OpenClFacts* cl, const NvmlFacts* nv) {
   Board b{c.vendor, c.device, c.subsystem, c.revision, {}, {}, {}, {}, {}};
   // The driver's answer first, then sysfs. Shared memory says nothing of the model.
-  if (nv && nv->memory.total) b.memory_bytes = static_cast<double>(*nv->memory.total);
+  // A virtual function reports its share, which says nothing of the card.
+  if (!c.parent.empty()) b.memory_bytes.reset();
+  else if (nv && nv->memory.total) b.memory_bytes = static_cast<double>(*nv->memory.total);
   else if (c.vram_total && c.apu != std::optional<bool>(true)) b.memory_bytes = static_cast<double>(*c.vram_total);
   else if (cl && cl->global_bytes && cl->unified != std::optional<bool>(true)) b.memory_bytes = static_cast<double>(*cl->global_bytes);
   b.firmware = c.firmware;
@@ -183,7 +186,8 @@ Device fromGroup(const Root& root, const Facts& facts, const Group& g, std::map<
   Device dev;
   dev.pci_candidates = g.pci_candidates;
   dev.kind = cl.type == "CPU" ? Kind::cpu : cl.type == "ACCELERATOR" ? Kind::npu : cl.type == "CUSTOM" ? Kind::other
-             : cl.unified == std::optional<bool>(true) ? Kind::integrated : Kind::discrete;
+             : cl.unified == std::optional<bool>(true) ? Kind::integrated
+             : cl.unified == std::optional<bool>(false) ? Kind::discrete : Kind::other;
   Board b;
   if (dev.kind != Kind::cpu && !g.pci_candidates.empty()) {
     // All cards that can be meant are of one kind of board: then the board is known, only its slot is not.
@@ -194,6 +198,7 @@ Device fromGroup(const Root& root, const Facts& facts, const Group& g, std::map<
       same = same && c && c->vendor == first->vendor && c->device == first->device && c->subsystem == first->subsystem && c->revision == first->revision;
     }
     if (same) b = boardOf(*first, &cl, nullptr);
+    if (same && dev.kind == Kind::other && cl.type == "GPU") dev.kind = kindOf(*first, &cl, match(database(), b));
     if (same && cl.global_bytes && cl.unified != std::optional<bool>(true)) b.memory_bytes = static_cast<double>(*cl.global_bytes);
     dev.vendor = first ? vendorText(root, first->vendor) : "";
   }
