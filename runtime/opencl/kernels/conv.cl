@@ -46,38 +46,45 @@ inline Place placeOf(const Units* u, const Image* y, long unit) {
   return at;
 }
 
+// Units that are whole images have their zeros in the same places every time: the worker clears its slab once, and
+// later units write only what lies inside the image.
+inline bool clearOnce(global real* slab, const Units* u, long reals) {
+  if (u->row_units != 1 || u->col_units != 1) return false;
+  for (long i = 0; i < reals; i += VL) VSTORE((vec)(0), slab + i);
+  return true;
+}
+
 // Copies channels c0 .. c0 + channels of the unit's input window into slab[image][channel][row][column], zero outside.
 inline void gatherSlab(global real* slab, global const void* x, const Image* img, const Window* win, const Units* u,
-                       const Place* at, long c0, long channels) {
+                       const Place* at, long c0, long channels, bool cleared) {
   const long rows = (at->rows - 1) * win->stride_h + (win->r - 1) * win->dil_h + 1;
   const long cols = (at->cols - 1) * win->stride_w + (win->s - 1) * win->dil_w + 1;
   const long top = at->oh0 * win->stride_h - win->pad_h, left = at->ow0 * win->stride_w - win->pad_w;
-  const bool plain = img->dt == DT_REAL && img->sw == 1 && img->up_w == 1;
-  const long from = clamp(-left, 0L, cols), to = clamp(img->w - left, from, cols);  // columns inside (plain only)
+  const long up_h = img->up_h, up_w = img->up_w;
+  // Rows and columns of the slab that hold input pixels.
+  const long y0 = clamp(-top, 0L, rows), y1 = clamp((img->h - 1) * up_h + 1 - top, y0, rows);
+  const long q0 = clamp(-left, 0L, cols), q1 = clamp((img->w - 1) * up_w + 1 - left, q0, cols);
+  const bool plain = img->dt == DT_REAL && img->sw == 1 && up_w == 1;
+  if (!cleared)
+    for (long i = 0; i < at->images * channels * u->slab_rows * u->slab_cols; i += VL) VSTORE((vec)(0), slab + i);
   for (long i = 0; i < at->images; ++i)
     for (long c = 0; c < channels; ++c) {
-      global real* dst = slab + (i * channels + c) * u->slab_rows * u->slab_cols;
-      const long plane = img->off + (at->n0 + i) * img->sn + (c0 + c) * img->sc;
-      for (long y = 0; y < rows; ++y, dst += u->slab_cols) {
-        const long iy = top + y, sy = iy / img->up_h;
-        if (iy < 0 || iy % img->up_h != 0 || sy >= img->h) {
-          for (long q = 0; q < cols; ++q) dst[q] = 0;
-          continue;
-        }
-        const long src = plane + sy * img->sh;
+      global real* plane = slab + (i * channels + c) * u->slab_rows * u->slab_cols;
+      const long from = img->off + (at->n0 + i) * img->sn + (c0 + c) * img->sc;
+      for (long y = y0; y < y1; ++y) {
+        if (up_h != 1 && (top + y) % up_h != 0) continue;
+        const long src = from + (up_h == 1 ? top + y : (top + y) / up_h) * img->sh;
+        global real* dst = plane + y * u->slab_cols;
         if (plain) {
           global const real* s = (global const real*)x + src + left;
-          long q = 0;
-          for (; q < from; ++q) dst[q] = 0;
-          for (; q + 8 <= to; q += 8) vstore8(vload8(0, s + q), 0, dst + q);
-          for (; q < to; ++q) dst[q] = s[q];
-          for (; q < cols; ++q) dst[q] = 0;
+          long q = q0;
+          for (; q + 8 <= q1; q += 8) vstore8(vload8(0, s + q), 0, dst + q);
+          for (; q < q1; ++q) dst[q] = s[q];
+        } else if (up_w == 1) {
+          for (long q = q0; q < q1; ++q) dst[q] = loadElem(x, src + (left + q) * img->sw, img->dt);
         } else {
-          for (long q = 0; q < cols; ++q) {
-            const long ix = left + q, sx = ix / img->up_w;
-            const bool in = ix >= 0 && ix % img->up_w == 0 && sx < img->w;
-            dst[q] = in ? loadElem(x, src + sx * img->sw, img->dt) : (real)0;
-          }
+          for (long q = q0; q < q1; ++q)
+            if ((left + q) % up_w == 0) dst[q] = loadElem(x, src + (left + q) / up_w * img->sw, img->dt);
         }
       }
     }
@@ -137,49 +144,104 @@ inline void packPatches(global real* panel, global const real* slab, const Runs*
       }
 }
 
-// A task is (group, unit, block of output channels). Weights come packed as [group][tile][c,r,s][8].
+// Where tap (c,r,s) begins in the slab, for tileChunks.
+inline void findTaps(global long* taps, const ConvParams* p) {
+  const long plane = p->units.slab_rows * p->units.slab_cols;
+  for (long c = 0; c < p->x.c; ++c)
+    for (long r = 0; r < p->win.r; ++r)
+      for (long s = 0; s < p->win.s; ++s)
+        *taps++ = c * plane + r * p->win.dil_h * p->units.slab_cols + s * p->win.dil_w;
+}
+
+#ifndef REAL_DOUBLE
+// tilePacked straight from the slab, without a panel: for pixels in four chunks of eight beside each other.
+inline void tileChunks(vec* acc, global const real* a, global const real* slab, global const long* taps, long depth,
+                       const long* at) {
+  global const real *p0 = slab + at[0], *p1 = slab + at[1], *p2 = slab + at[2], *p3 = slab + at[3];
+  TILE_DECLARE
+  for (long k = 0; k < depth; ++k) {
+    const long t = taps[k];
+    const vec b0 = (vec)(vload8(0, p0 + t), vload8(0, p1 + t)), b1 = (vec)(vload8(0, p2 + t), vload8(0, p3 + t));
+    TILE_ROW(0, a[0]) TILE_ROW(1, a[1]) TILE_ROW(2, a[2]) TILE_ROW(3, a[3])
+    TILE_ROW(4, a[4]) TILE_ROW(5, a[5]) TILE_ROW(6, a[6]) TILE_ROW(7, a[7])
+    a += MR;
+  }
+  TILE_KEEP(acc)
+}
+#endif
+
+// rows x the panel's pixels of the output, with the bias.
+inline void storePixels(const vec* acc, global void* y, global const void* bias, const ConvParams* p, const Runs* runs,
+                        long k0, long rows) {
+  for (long r = 0; r < rows; ++r) {
+    vec v0 = acc[2 * r], v1 = acc[2 * r + 1];
+    if (p->use_bias) {
+      const real b = loadElem(bias, p->bias_off + (k0 + r) * p->bias_stride, p->y.dt);
+      v0 += b;
+      v1 += b;
+    }
+    const long out = p->y.off + (k0 + r) * p->y.sc;
+    if (runs->joined && p->y.dt == DT_REAL && runs->cols == NR) {
+      VSTORE(v0, (global real*)y + out + runs->dst[0]);
+      VSTORE(v1, (global real*)y + out + runs->dst[0] + VL);
+      continue;
+    }
+    real row[NR];
+    VSTORE(v0, row);
+    VSTORE(v1, row + VL);
+    for (long i = 0; i < runs->count; ++i)
+      for (long q = runs->first[i], o = out + runs->dst[i]; q < runs->first[i + 1]; ++q, o += p->y.sw)
+        storeElem(y, o, row[q], p->y.dt);
+  }
+}
+
+// A task is (group, block of output channels, unit): a worker's run keeps its block of weights near. Weights come
+// packed as [group][tile][c,r,s][8].
 kernel void conv_wide(global const void* x, global const real* weights, global const void* bias, global void* y,
                       global real* scratch, const ConvParams p) {
   const long worker = get_global_id(0), workers = get_global_size(0);
   global real* slab = scratch + p.scratch_off + worker * p.scratch_stride;
   global real* panel = slab + p.slab_size;
+  global long* taps = (global long*)panel;  // either the panel or the taps are in use
   const long depth = p.x.c * p.win.r * p.win.s;
   const long units = p.units.image_units * p.units.row_units * p.units.col_units;
+  const bool cleared = clearOnce(slab, &p.units, p.slab_size);
+#ifdef REAL_DOUBLE
+  const bool chunked = false;
+#else
+  const bool chunked = p.win.stride_w == 1 && p.units.cols % 8 == 0 && p.y.w % 8 == 0;
+#endif
+  if (chunked) findTaps(taps, &p);
   for (long t = p.tasks * worker / workers; t < p.tasks * (worker + 1) / workers; ++t) {
-    const long block = t % p.k_blocks, unit = t / p.k_blocks % units, group = t / p.k_blocks / units;
+    const long unit = t % units, block = t / units % p.k_blocks, group = t / units / p.k_blocks;
     const Place at = placeOf(&p.units, &p.y, unit);
-    gatherSlab(slab, x, &p.x, &p.win, &p.units, &at, group * p.x.c, p.x.c);
+    gatherSlab(slab, x, &p.x, &p.win, &p.units, &at, group * p.x.c, p.x.c, cleared);
     const long pixels = at.images * at.rows * at.cols;
     const long tile_end = p.k_tiles * (block + 1) / p.k_blocks;
     for (long j0 = 0; j0 < pixels; j0 += NR) {
       Runs runs;
       findRuns(&runs, &p, &at, j0, pixels);
-      packPatches(panel, slab, &runs, &p);
+      long chunks[4];
+      if (chunked) {
+        // A last, shorter panel repeats its last chunk; what that gives is not stored.
+        for (long c = 0, run = 0; c < 4; ++c) {
+          const long j = min(c * 8, runs.cols - 8);
+          while (runs.first[run + 1] <= j) ++run;
+          chunks[c] = runs.src[run] + j - runs.first[run];
+        }
+      } else {
+        packPatches(panel, slab, &runs, &p);
+      }
       for (long tile = p.k_tiles * block / p.k_blocks; tile < tile_end; ++tile) {
         vec acc[2 * MR];
-        tilePacked(acc, weights + p.weights_off + (group * p.k_tiles + tile) * depth * MR, MR, panel, NR, depth);
-        const long rows = min((long)MR, p.y.c - tile * MR);
-        for (long r = 0; r < rows; ++r) {
-          const long k = group * p.y.c + tile * MR + r;
-          vec v0 = acc[2 * r], v1 = acc[2 * r + 1];
-          if (p.use_bias) {
-            const real b = loadElem(bias, p.bias_off + k * p.bias_stride, p.y.dt);
-            v0 += b;
-            v1 += b;
-          }
-          const long out = p.y.off + k * p.y.sc;
-          if (runs.joined && p.y.dt == DT_REAL && runs.cols == NR) {
-            VSTORE(v0, (global real*)y + out + runs.dst[0]);
-            VSTORE(v1, (global real*)y + out + runs.dst[0] + VL);
-            continue;
-          }
-          real row[NR];
-          VSTORE(v0, row);
-          VSTORE(v1, row + VL);
-          for (long i = 0; i < runs.count; ++i)
-            for (long q = runs.first[i], o = out + runs.dst[i]; q < runs.first[i + 1]; ++q, o += p.y.sw)
-              storeElem(y, o, row[q], p.y.dt);
-        }
+        global const real* w = weights + p.weights_off + (group * p.k_tiles + tile) * depth * MR;
+#ifndef REAL_DOUBLE
+        if (chunked)
+          tileChunks(acc, w, slab, taps, depth, chunks);
+        else
+#endif
+          tilePacked(acc, w, MR, panel, NR, depth);
+        storePixels(acc, y, bias, &p, &runs, group * p.y.c + tile * MR, min((long)MR, p.y.c - tile * MR));
       }
     }
   }
@@ -265,9 +327,39 @@ inline void sumTaps1(global real* acc, long k_pad, global const real* const* tap
   TAP_SAVE1(0) TAP_SAVE1(1) TAP_SAVE1(2) TAP_SAVE1(3) TAP_SAVE1(4) TAP_SAVE1(5) TAP_SAVE1(6) TAP_SAVE1(7)
 }
 
-// 16 planes of a contiguous image side by side: dst[pixel][16] from src[plane][pixel].
+// dst[pixel][plane] = src[plane][pixel], in blocks of 8 x 8 turned in registers.
+#define TURN_PAIR(a, b, lo, hi)                                  \
+  lo = shuffle2(a, b, (MASK)(0, 8, 1, 9, 2, 10, 3, 11));         \
+  hi = shuffle2(a, b, (MASK)(4, 12, 5, 13, 6, 14, 7, 15));
+#ifdef REAL_DOUBLE
+typedef double8 block;
+#define MASK ulong8
+#else
+typedef float8 block;
+#define MASK uint8
+#endif
 inline void turnPixels(global real* dst, global const real* src, long plane, long planes, long pixels) {
-  for (long p = 0; p < pixels; ++p)
+  long p = 0;
+  for (; p + 8 <= pixels; p += 8) {
+    long k = 0;
+    for (; k + 8 <= planes; k += 8) {
+      global const real* s = src + k * plane + p;
+      global real* d = dst + p * NR + k;
+      const block r0 = vload8(0, s), r1 = vload8(0, s + plane), r2 = vload8(0, s + 2 * plane), r3 = vload8(0, s + 3 * plane);
+      const block r4 = vload8(0, s + 4 * plane), r5 = vload8(0, s + 5 * plane), r6 = vload8(0, s + 6 * plane),
+                  r7 = vload8(0, s + 7 * plane);
+      // Three rounds of perfect shuffles: rows i and i + 4 interleave each time.
+      block a0, a1, a2, a3, a4, a5, a6, a7, b0, b1, b2, b3, b4, b5, b6, b7;
+      TURN_PAIR(r0, r4, a0, a1) TURN_PAIR(r1, r5, a2, a3) TURN_PAIR(r2, r6, a4, a5) TURN_PAIR(r3, r7, a6, a7)
+      TURN_PAIR(a0, a4, b0, b1) TURN_PAIR(a1, a5, b2, b3) TURN_PAIR(a2, a6, b4, b5) TURN_PAIR(a3, a7, b6, b7)
+      TURN_PAIR(b0, b4, a0, a1) TURN_PAIR(b1, b5, a2, a3) TURN_PAIR(b2, b6, a4, a5) TURN_PAIR(b3, b7, a6, a7)
+      vstore8(a0, 0, d), vstore8(a1, 0, d + NR), vstore8(a2, 0, d + 2 * NR), vstore8(a3, 0, d + 3 * NR);
+      vstore8(a4, 0, d + 4 * NR), vstore8(a5, 0, d + 5 * NR), vstore8(a6, 0, d + 6 * NR), vstore8(a7, 0, d + 7 * NR);
+    }
+    for (; k < planes; ++k)
+      for (long i = 0; i < 8; ++i) dst[(p + i) * NR + k] = src[k * plane + p + i];
+  }
+  for (; p < pixels; ++p)
     for (long k = 0; k < planes; ++k) dst[p * NR + k] = src[k * plane + p];
 }
 
@@ -296,7 +388,7 @@ inline void gatherGradient(global real* dst, global const void* g, const Image* 
 
 // The sums of one task; part is padded to whole tiles of 8 taps.
 inline void weightTask(global real* part, global real* slab, global const void* x, global const void* g,
-                       const ConvWeightParams* p, long task) {
+                       const ConvWeightParams* p, long task, bool cleared) {
   const long share = task % p->shares, block = task / p->shares % p->c_blocks, group = task / p->shares / p->c_blocks;
   global real* gradient = slab + p->slab_size;
   const long c0 = block * p->c_block, channels = min(p->c_block, p->x.c - c0);
@@ -307,7 +399,7 @@ inline void weightTask(global real* part, global real* slab, global const void* 
   const long row_step = p->win.stride_h * p->units.slab_cols;
   for (long unit = units * share / p->shares; unit < units * (share + 1) / p->shares; ++unit) {
     const Place at = placeOf(&p->units, &p->g, unit);
-    gatherSlab(slab, x, &p->x, &p->win, &p->units, &at, group * p->x.c + c0, channels);
+    gatherSlab(slab, x, &p->x, &p->win, &p->units, &at, group * p->x.c + c0, channels, cleared);
     gatherGradient(gradient, g, &p->g, &at, group);
     const long pixels = at.images * at.rows * at.cols;
     for (long k0 = 0; k0 < p->g.c; k0 += NR) {
@@ -331,8 +423,11 @@ inline void weightTask(global real* part, global real* slab, global const void* 
 
 kernel void conv_weight_wide(global const void* x, global const void* g, global real* scratch, const ConvWeightParams p) {
   const long worker = get_global_id(0), workers = get_global_size(0);
+  global real* slab = scratch + p.scratch_off + worker * p.scratch_stride;
+  // The last block of channels is smaller, so its planes lie elsewhere: only equal blocks may share the zeros.
+  const bool cleared = p.x.c % p.c_block == 0 && clearOnce(slab, &p.units, p.slab_size);
   for (long t = p.tasks * worker / workers; t < p.tasks * (worker + 1) / workers; ++t)
-    weightTask(scratch + p.part_off + t * p.part_stride, scratch + p.scratch_off + worker * p.scratch_stride, x, g, &p, t);
+    weightTask(scratch + p.part_off + t * p.part_stride, slab, x, g, &p, t, cleared);
 }
 
 // grad_weight[k][c][r][s] = sum of the shares. A work-item takes one tap. sg, sk, sc, sr, ss: strides of grad_weight

@@ -12,6 +12,8 @@ namespace {
 using namespace conv;
 
 constexpr int64_t kTileRows = 8;  // MR of gemm_tile.cl
+constexpr int64_t kBlockBytes = 768 << 10;  // packed weights one worker sweeps again and again
+constexpr int64_t kMaxPhases = 16;
 
 Result<void> packWeights(Queue& queue, const Problem& p, cl_mem to) {
   auto kernel = tileKernel(queue, "conv", "conv_pack_weights", isDouble(p.y));
@@ -30,11 +32,14 @@ Result<void> wide(Queue& queue, Problem p) {
   c.x = p.xi, c.y = p.yi, c.win = p.win;
   c.units = planUnits(p.win, p.yi, p.xi.c, panel, real_bytes, ceilDiv(want, p.win.groups));
   c.k_tiles = ceilDiv(p.yi.c, kTileRows);
-  c.k_blocks = std::clamp<int64_t>(want / (c.units.count() * p.win.groups), 1, c.k_tiles);
+  // Enough tasks for every worker, and no more weights a block than its cache can hold.
+  const int64_t weight_bytes = c.k_tiles * kTileRows * depth * static_cast<int64_t>(real_bytes);
+  c.k_blocks = std::max(want / (c.units.count() * p.win.groups), ceilDiv(weight_bytes, kBlockBytes));
+  c.k_blocks = std::clamp<int64_t>(c.k_blocks, 1, c.k_tiles);
   c.tasks = p.win.groups * c.units.count() * c.k_blocks;
   const size_t workers = workerCount(queue, c.tasks);
   c.slab_size = slabReals(c.units, p.xi.c);
-  c.scratch_stride = c.slab_size + (depth * panel + 64);
+  c.scratch_stride = c.slab_size + (depth * panel + 64);  // the panel's room also holds the taps (eight bytes each)
   const int64_t worker_reals = static_cast<int64_t>(workers) * c.scratch_stride;
   const int64_t weight_reals = p.win.groups * c.k_tiles * kTileRows * depth;
   auto scratch = Scratch::take(queue, static_cast<size_t>(worker_reals + weight_reals) * real_bytes);
@@ -95,6 +100,49 @@ Problem gradientProblem(const TensorRef& grad_output, const TensorRef& weight, c
   return p;
 }
 
+// One direction of one phase: the input rows v with v = phase (mod stride) meet only every stride-th tap.
+struct Phase {
+  int64_t count, taps, first_tap, pad;
+};
+Phase phaseOf(int64_t phase, int64_t length, int64_t taps, int64_t stride, int64_t pad) {
+  Phase f{};
+  f.count = phase < length ? (length - phase - 1) / stride + 1 : 0;
+  f.first_tap = (phase + pad) % stride;
+  f.taps = f.first_tap < taps ? (taps - f.first_tap - 1) / stride + 1 : 0;
+  f.pad = f.taps - 1 - (phase + pad - f.first_tap) / stride;
+  return f;
+}
+
+// A strided gradient as stride x stride convolutions without a single stuffed zero, each making every stride-th pixel.
+Result<void> runGradient(Queue& queue, const TensorRef& grad_output, const TensorRef& weight, const TensorRef& grad_input,
+                         const ConvArgs& args, const TensorRef* bias, Variant variant) {
+  Problem whole = gradientProblem(grad_output, weight, grad_input, args);
+  whole.bias = bias;
+  const int64_t sh = args.stride[0], sw = args.stride[1];
+  if (variant == Variant::tiled || sh * sw == 1 || sh * sw > kMaxPhases || args.dilation[0] != 1 || args.dilation[1] != 1)
+    return run(queue, whole, variant);
+  if (grad_input.numel() == 0) return {};
+  for (int64_t a = 0; a < sh; ++a)
+    for (int64_t b = 0; b < sw; ++b) {
+      const Phase h = phaseOf(a, whole.yi.h, size(weight, 2), sh, args.padding[0]);
+      const Phase w = phaseOf(b, whole.yi.w, size(weight, 3), sw, args.padding[1]);
+      if (h.count == 0 || w.count == 0) continue;
+      Problem p = whole;
+      p.xi.up_h = p.xi.up_w = 1;
+      p.yi.off += a * p.yi.sh + b * p.yi.sw;
+      p.yi.h = h.count, p.yi.w = w.count;
+      p.yi.sh *= sh, p.yi.sw *= sw;
+      p.win.r = h.taps, p.win.s = w.taps;
+      p.win.pad_h = h.pad, p.win.pad_w = w.pad;
+      p.weights.r = h.taps, p.weights.s = w.taps;
+      p.weights.off = weight.offset + (h.first_tap + (h.taps - 1) * sh) * stride(weight, 2) +
+                      (w.first_tap + (w.taps - 1) * sw) * stride(weight, 3);
+      p.weights.sr = -sh * stride(weight, 2), p.weights.ss = -sw * stride(weight, 3);
+      if (auto ok = wide(queue, p); !ok) return ok;
+    }
+  return {};
+}
+
 Result<void> checkBias(const TensorRef* bias, const TensorRef& output) {
   if (!bias) return {};
   if (auto ok = checkFloating("conv", {&output, bias}); !ok) return ok;
@@ -113,7 +161,8 @@ Result<void> convForward(Queue& queue, const TensorRef& input3, const TensorRef&
       !ok)
     return ok;
   if (auto ok = checkBias(bias, output); !ok) return ok;
-  Problem p = args.transposed ? gradientProblem(input, weight, output, args) : forwardProblem(input, weight, output, args);
+  if (args.transposed) return runGradient(queue, input, weight, output, args, bias, variant);
+  Problem p = forwardProblem(input, weight, output, args);
   p.bias = bias;
   return run(queue, p, variant);
 }
@@ -125,8 +174,8 @@ Result<void> convBackwardInput(Queue& queue, const TensorRef& grad_output3, cons
                                 : check("conv backward", grad_input, weight, grad_output, args, true);
       !ok)
     return ok;
-  return run(queue, args.transposed ? forwardProblem(grad_output, weight, grad_input, args)
-                                    : gradientProblem(grad_output, weight, grad_input, args), variant);
+  if (args.transposed) return run(queue, forwardProblem(grad_output, weight, grad_input, args), variant);
+  return runGradient(queue, grad_output, weight, grad_input, args, nullptr, variant);
 }
 
 }  // namespace flagos::ocl
