@@ -17,6 +17,7 @@
 #include "runtime/kde/query.h"
 #include "runtime/kde/rates.h"
 #include "runtime/kde/router.h"
+#include "runtime/kde/rules/rule.h"
 
 namespace flagos::cli {
 namespace {
@@ -111,8 +112,10 @@ Result<Target> target(const std::string& device) {
 Exit offline(const Options& o) {
   if (o.query.op.empty()) return report("explain", fail("which operator?", "Write flagos explain aten::mm --shapes \"[64,32] [32,16]\", or --at FILE:LINE"));
   if (!o.why_not.empty() && kde::candidateId(o.why_not) == kde::kNoCandidate) {
-    const std::string near = nearest(o.why_not, kde::candidateNames());
-    return report("explain", fail("no candidate is named '" + o.why_not + "'", near.empty() ? "" : "Did you mean " + near + "?"));
+    const std::string near = kde::nearestCandidate(o.why_not);
+    std::string all;
+    for (const std::string& n : kde::candidateNames()) all += (all.empty() ? "" : ", ") + n;
+    return report("explain", fail("no candidate is named '" + o.why_not + "'", near.empty() ? "There are " + all : "Did you mean " + near + "?"));
   }
   if (auto s = kde::signatureOf(o.query, 0); !s) return report("explain", s.error());
   auto t = target(o.device);

@@ -86,7 +86,7 @@ Choice byCost(std::vector<CandidateVerdict>& all, const Facts& f, bool bit_equal
   return c;
 }
 
-void explainLosers(std::vector<CandidateVerdict>& all, const CandidateVerdict& winner) {
+void explainLosers(std::vector<CandidateVerdict>& all, const CandidateVerdict& winner, bool by_rule) {
   for (CandidateVerdict& v : all) {
     if (!v.legal) continue;
     if (v.id == winner.id) { v.why = "chosen"; continue; }
@@ -95,7 +95,8 @@ void explainLosers(std::vector<CandidateVerdict>& all, const CandidateVerdict& w
     else if (!v.cost.known()) v.why = "legal; not predicted: " + v.cost.why;
     else if (!winner.cost.known()) v.why = "legal; the chosen one is not predicted";
     else if (v.cost.seconds >= winner.cost.seconds) v.why = "legal; predicted " + ratio(v.cost.seconds, winner.cost.seconds) + " the time of the chosen one";
-    else v.why = "legal; predicted " + ratio(winner.cost.seconds, v.cost.seconds) + " faster, but predictions closer than 3x cannot tell";
+    else v.why = "legal; predicted " + ratio(winner.cost.seconds, v.cost.seconds) + " faster, " +
+                 (by_rule ? "but a rule has decided" : "but predictions closer than 3x cannot tell");
   }
 }
 
@@ -160,13 +161,13 @@ Decision decide(const Facts& f, const Situation& s, const std::vector<const Rule
   }
   if (const CandidateVerdict* winner = d.verdict(d.chosen)) {
     const CandidateVerdict copy = *winner;   // the losers' texts are written into the same vector
-    explainLosers(d.candidates, copy);
+    explainLosers(d.candidates, copy, d.rule != nullptr);
     CandidateVerdict* chosen = find(d.chosen);
     chosen->why = d.reason;
   } else {
-    d.reason = "no candidate is legal";
-    for (const CandidateVerdict& v : d.candidates)
-      if (!v.legal) { d.reason = v.why; break; }
+    // The first candidate says why no kernel runs it, the last why nothing else may.
+    d.reason = f.family() == Family::other ? std::string(f.op()) + " has no OpenCL kernel" : d.candidates.front().why;
+    if (d.candidates.back().why != d.reason) d.reason += "; " + d.candidates.back().why;
   }
   return d;
 }

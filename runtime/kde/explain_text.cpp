@@ -26,7 +26,8 @@ std::string signatureLine(const Json& s) {
       const Json& a = (*args)[i];
       if (i) out += ", ";
       if (!a.is_object()) { out += "none"; continue; }
-      out += str(a, "dtype") + dump(a.value("shape", Json::array())) + " " + str(a, "layout");
+      out += str(a, "dtype") + dump(a.value("shape", Json::array())) + " " +
+             (a.contains("rank") ? "rank " + plain(a["rank"]) + " " : "") + str(a, "layout");
     }
   out += ")";
   const auto scalars = s.find("scalars");
@@ -50,7 +51,7 @@ std::string stepText(const Json& s) {
   std::string verdict = str(s, "verdict");
   verdict.resize(std::max<size_t>(verdict.size(), 9), ' ');
   std::string out = "  " + verdict + name;
-  if (rule) return out + " " + str(s, "from") + "\n           if " + str(s, "predicate") + ": " + str(s, "action") + "; " + str(s, "why") +
+  if (rule) return out + " " + str(s, "from") + "\n           if " + str(s, "predicate") + ": " + str(s, "action") + (verdict.rfind("match", 0) == 0 ? "" : "; " + str(s, "why")) +
                    (operandsText(s).empty() ? "" : "  [" + operandsText(s) + "]") + "\n";
   out += " predicted " + duration(s, "predicted_s") + ", measured " + duration(s, "measured_s");
   if (!str(s, "bound").empty()) out += ", bound by " + str(s, "bound");

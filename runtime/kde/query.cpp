@@ -118,6 +118,8 @@ Result<void> readScalars(const std::string& text, const std::string& op, Signatu
     if (choices.empty()) return fail(op + " (family " + std::string(familyName(family)) + ") has no scalars");
     std::string list;
     for (const auto& c : choices) list += (list.empty() ? "" : " ") + c;
+    for (const std::string_view n : names)
+      if (n.size() > 2 && n.substr(n.size() - 2) == "_h") choices.emplace_back(n.substr(0, n.size() - 2));
     const std::string near = nearest(name, choices);
     return fail(op + " has no scalar '" + name + "'", near.empty() ? "It has " + list : hint(near));
   }

@@ -31,6 +31,7 @@ class Search {
   const Decision& now_;
   const Facts facts_;
   std::vector<Change> found_;
+  std::set<Field> up_, down_;   // fields with a flip towards larger and smaller values: the nearest one is enough
   size_t trials_ = 0;
 
   Decision ask(const Facts& f, const Situation& s) { ++trials_; return decide(f, s, rulesThatHold(in_.rules, f)); }
@@ -69,14 +70,13 @@ class Search {
       }
     }
     std::stable_sort(trials.begin(), trials.end(), [](const Trial& a, const Trial& b) { return a.distance < b.distance; });
-    std::set<Field> up, down;   // the nearest flip in each direction is enough
     for (const Trial& t : trials) {
       if (full()) return;
       const bool greater = t.value > *facts_.number(t.field);
-      if ((greater ? up : down).count(t.field)) continue;
+      if ((greater ? up_ : down_).count(t.field)) continue;
       const Decision d = ask(facts_.with(t.field, t.value), in_.situation);
       if (!differs(d)) continue;
-      (greater ? up : down).insert(t.field);
+      (greater ? up_ : down_).insert(t.field);
       const std::string name(fieldInfo(t.field).name);
       const std::string value = fieldInfo(t.field).type == FieldType::boolean ? (t.value ? "true" : "false") : std::to_string(t.value);
       add(name + " = " + value + now(t.field), d);
@@ -119,6 +119,7 @@ class Search {
     if (!facts_.known(field) || *facts_.number(field) < 1) return;
     const int64_t value = *facts_.number(field);
     for (const bool larger : {false, true}) {
+      if ((larger ? up_ : down_).count(field)) continue;   // a rule's threshold said it already
       int64_t inside = value, outside = 0;
       for (int64_t v = larger ? value * 4 : value / 4; v >= 1 && v < (int64_t{1} << 40); v = larger ? v * 4 : v / 4) {
         if (full()) return;
@@ -153,17 +154,19 @@ class Search {
 
   void switches() {
     struct Switch { const char* text; Mode mode; };
-    for (const Switch& s : {Switch{"FLAGOS_ROUTE=host", Mode::host}, Switch{"FLAGOS_ROUTE=opencl", Mode::opencl}}) {
+    for (const Switch& s : {Switch{"FLAGOS_ROUTE=auto", Mode::automatic}, Switch{"FLAGOS_ROUTE=host", Mode::host},
+                            Switch{"FLAGOS_ROUTE=opencl", Mode::opencl}}) {
       if (full() || s.mode == in_.situation.mode) continue;
       Situation changed = in_.situation;
       changed.mode = s.mode;
       const Decision d = ask(facts_, changed);
       if (differs(d)) add(s.text, d);
     }
-    Situation forbid = in_.situation;
-    forbid.fallback = Fallback::forbid;
-    const Decision d = ask(facts_, forbid);
-    if (!full() && differs(d)) add("FLAGOS_FALLBACK=forbid", d);
+    const bool forbidden = in_.situation.fallback == Fallback::forbid;
+    Situation policy = in_.situation;
+    policy.fallback = forbidden ? Fallback::warn : Fallback::forbid;
+    const Decision d = ask(facts_, policy);
+    if (!full() && differs(d)) add(forbidden ? "FLAGOS_FALLBACK=warn" : "FLAGOS_FALLBACK=forbid", d);
   }
 };
 

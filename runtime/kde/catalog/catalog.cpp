@@ -52,7 +52,7 @@ std::string nativeIllegal(const CandidateRow& row, const Facts& f) {
     const ArgSig& a = f.signature().args[static_cast<size_t>(i)];
     if (a.layout == Layout::none || !a.on_device) continue;   // a CPU scalar travels as a kernel argument
     const std::string dtype(dtypeName(a.dtype));
-    if (a.dtype == DType::float64 && !f.device().fp64) return "float64 needs fp64, which this device does not have";
+    if (a.dtype == DType::float64 && !f.device().fp64) return "float64 needs fp64, which the description of this device does not list";
     const bool main = a.dtype == f.dtype() || !family.mixed_dtypes;
     if (main && !native->takes(a.dtype))
       return "no kernel for " + dtype + ": " + op + " takes " + dtypesText(native->dtypes);

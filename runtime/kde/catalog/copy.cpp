@@ -3,7 +3,11 @@
 
 namespace flagos::kde {
 namespace {
-Work work(const Facts& f) { return streaming(f, 0); }
+Work work(const Facts& f) {
+  Work w = streaming(f, 0);
+  if (w.known() && f.signature().nargs >= 2) w.bytes = f.bytes_in;   // source and destination are both operands
+  return w;
+}
 }  // namespace
 
 const FamilyRow kCopyFamily{Family::copy, 0, 12, true, true, work};

@@ -136,8 +136,9 @@ void declareImplemented(std::string_view op, std::string_view family, std::strin
   NativeOp row;
   if (const NativeOp* listed = lookup(table(), op)) row = *listed;
   if (!familyFromName(family, &row.family)) row.family = Family::other;
-  if (const uint32_t mask = dtypesFromText(dtypes)) row.dtypes = mask;
-  if (!row.dtypes) row.dtypes = ~0u;
+  // Each launcher judges its own call (Signature::native), more finely than a list of dtypes can.
+  const uint32_t mask = dtypesFromText(dtypes);
+  row.dtypes = mask ? mask : ~0u;
   std::lock_guard lock(d.mutex);
   row.op = d.names.emplace_back(op);
   d.rows.insert_or_assign(row.op, row);

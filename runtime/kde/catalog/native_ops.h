@@ -30,8 +30,8 @@ std::span<const NativeOp> nativeOpTable();
 const NativeOp* findNativeOp(std::string_view op);
 const NativeOp* findNativeOpExact(std::string_view op);
 
-// What the torch part registers, at load (cold, any thread). `dtypes` in the table's words; empty: as the table has it,
-// else every dtype. From the first call on only declared operators have native candidates in this process.
+// What the torch part registers, at load (cold, any thread). `dtypes` in the table's words; empty: every dtype, since the
+// launcher itself refuses the calls it cannot run (Signature::native). From the first call on only declared operators have native candidates in this process.
 void declareImplemented(std::string_view op, std::string_view family, std::string_view dtypes = {});
 bool anyDeclared() noexcept;
 bool isDeclared(std::string_view op);

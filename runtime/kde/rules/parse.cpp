@@ -82,6 +82,7 @@ class Parser {
     r.from = level_ == Level::builtin ? "built-in" : std::string(from_) + ":" + std::to_string(places_.value(at).line);
     std::string op = "*";
     int actions = 0;
+    LineColumn last{0, 0};
     for (const auto& [key, value] : j.items()) {
       const std::string p = at + pointerStep(key);
       if (key == "comment") continue;
@@ -92,12 +93,15 @@ class Parser {
       if (key == "name") r.name = text;
       if (key == "op") op = text;
       if (key == "use" || key == "prefer" || key == "forbid") {
-        if (++actions > 1) errorAtKey(p, "a rule has one of use, prefer, forbid");
+        ++actions;
+        const LineColumn place = places_.key(p);
+        if (place.line > last.line || (place.line == last.line && place.column > last.column)) last = place;
         r.action = key == "use" ? Action::use : key == "prefer" ? Action::prefer : Action::forbid;
         r.target = text;
         target(r, text, p);
       }
     }
+    if (actions > 1) error(last, "a rule has one of use, prefer, forbid");
     if (!actions && !j.contains("use") && !j.contains("prefer") && !j.contains("forbid"))
       errorAt(at, "a rule needs one of use, prefer, forbid");
     const bool glob = op.find_first_of("*?") != std::string::npos;
@@ -125,7 +129,7 @@ class Parser {
       if (!field) {
         std::vector<std::string> names;
         for (int i = 0; i < static_cast<int>(Field::count_); ++i) names.emplace_back(fieldInfo(static_cast<Field>(i)).name);
-        const std::string near = nearest(key, names);
+        const std::string near = key.size() < 2 ? std::string() : nearest(key, names);   // any letter is near any other
         errorAtKey(p, "unknown field " + inQuotes(key) + (near.empty() ? "; `flagos explain --fields` lists them" : didYouMean(near)));
         continue;
       }

@@ -92,6 +92,13 @@ std::vector<std::string> withComposites(std::string_view op) {
   return out;
 }
 
-std::string nearestCandidate(std::string_view name) { return nearest(name, candidateNames()); }
+std::string nearestCandidate(std::string_view name) {
+  const auto names = candidateNames();
+  if (std::string near = nearest(name, names); !near.empty()) return near;
+  // A half-typed name is farther from its whole than a misspelled one.
+  for (const std::string& n : names)
+    if (name.size() >= 4 && n.substr(0, name.size()) == name) return n;
+  return {};
+}
 
 }  // namespace flagos::kde
