@@ -100,11 +100,11 @@ void fillMemory(Device& dev, const Root& root, const Card* c, const OpenClFacts*
     else if (nv && nv->memory.total) dev.memory_shared = bytes(nv->memory.total, "driver", silent, std::nullopt);
     else dev.memory_shared = bytes(c ? c->gtt_total : std::nullopt, "sysfs", silent, std::nullopt);
   } else {
-    dev.memory_shared = Metric::missing("B", "the device has memory of its own");
+    if (dev.kind == Kind::discrete) dev.memory_shared = Metric::missing("B", "the device has memory of its own");
     if (nv && nv->memory.total) dev.memory_dedicated = bytes(nv->memory.total, "driver", silent, std::nullopt);
     else if (cl_total) dev.memory_dedicated = bytes(cl_total, "opencl", silent, std::nullopt);
     else if (c && c->vram_total) dev.memory_dedicated = bytes(c->vram_total, "sysfs", silent, std::nullopt);
-    else if (dev.fingerprint.result == "exact") {
+    else if (dev.fingerprint.result == "exact" && dev.parent.empty()) {   // a slice or function has only a share of it
       const Model* m = database().byName(dev.fingerprint.model);
       if (m && m->memory_gib.size() == 1 && m->memory_confidence != 'U')
         dev.memory_dedicated = Metric::of(m->memory_gib.front() * 1073741824.0, "B", "table", std::nullopt);
@@ -125,8 +125,7 @@ void fillMemory(Device& dev, const Root& root, const Card* c, const OpenClFacts*
   else if (c && c->busy_percent) dev.utilisation = Metric::of(*c->busy_percent, "%", "sysfs");
 }
 
-void fillDescription(Device& dev, const Root& root, const Card* c, const OpenClFacts* cl) {
-  (void)root;
+void fillDescription(Device& dev, const Card* c, const OpenClFacts* cl) {
   DeviceDescription& d = dev.description;
   d.name = dev.name;
   d.vendor = dev.vendor;
@@ -153,7 +152,7 @@ void fillDescription(Device& dev, const Root& root, const Card* c, const OpenClF
     d.flops_f32 = 2.0 * d.compute_units * d.clock_mhz * 1e6 * cl->vector_width_float;
     d.rates_source = "driver";
   }
-  if (dev.fingerprint.result != "exact") return;
+  if (dev.fingerprint.result != "exact" || !dev.parent.empty()) return;   // a slice or function has only a share
   const Model* m = database().byName(dev.fingerprint.model);
   // Rated U = unknown or conflicting: no basis for a prediction.
   if (m && m->memory_confidence != 'U' && m->bandwidth_gbps > 0) {

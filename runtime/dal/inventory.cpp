@@ -21,11 +21,12 @@ EnumerateOptions optionsFromEnvironment() {
   return o;
 }
 
-Inventory enumerate(const EnumerateOptions& options) {
+Inventory enumerate(const EnumerateOptions& options) { return enumerateAt(Root(options.root), options); }
+
+Inventory enumerateAt(const Root& root, const EnumerateOptions& options) {
   Inventory inventory;
   // Out of memory is the only thing that can throw here; it must not reach a training process that only asked what is there.
   try {
-    const Root root(options.root);
     Facts facts;
     for (const Probe& p : probes()) inventory.probes.push_back(p.run(root, facts));
     std::sort(facts.cards.begin(), facts.cards.end(), [](const Card& a, const Card& b) {

@@ -81,6 +81,7 @@ std::string whyUnusable(const Card& c, const std::vector<const OpenClFacts*>& me
     if (n.access.judged && n.access.exists && !n.access.allowed) return n.access.why;
   for (const NodeFact& n : c.nodes)
     if (!n.access.exists) return "present, but not granted: " + n.path + " does not exist here (container, or no udev)";
+  if (c.kernel_driver == "vfio-pci") return "it is bound to vfio-pci: it belongs to a virtual machine";
   if (c.nodes.empty() && c.in_sysfs && c.kernel_driver.empty())
     return "no device node: no kernel driver is bound to it";
   if (facts.wsl && !c.in_sysfs)
@@ -138,7 +139,7 @@ Device fromCard(const Root& root, const Facts& facts, const Card& c, const std::
     dev.dtypes = dtypesOf(*cl);
   }
   fillMemory(dev, root, &c, cl, nv);
-  fillDescription(dev, root, &c, cl);
+  fillDescription(dev, &c, cl);
   return dev;
 }
 
@@ -176,7 +177,7 @@ Device fromSlice(const Root& root, const Facts& facts, const Card& c, const Nvml
     dev.dtypes = dtypesOf(*cl);
   }
   fillMemory(dev, root, nullptr, cl, &own);
-  fillDescription(dev, root, nullptr, cl);
+  fillDescription(dev, nullptr, cl);
   return dev;
 }
 
@@ -230,7 +231,7 @@ Device fromGroup(const Root& root, const Facts& facts, const Group& g, std::map<
     dev.dtypes = dtypesOf(cl);
   }
   fillMemory(dev, root, nullptr, &cl, nullptr);
-  fillDescription(dev, root, nullptr, &cl);
+  fillDescription(dev, nullptr, &cl);
   return dev;
 }
 

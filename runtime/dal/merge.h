@@ -28,10 +28,13 @@ std::vector<Device> mergeDevices(const Root&, const Facts&);
 // Order, sort_key, index, visibility and the CPU rule.
 void orderDevices(std::vector<Device>&, const EnumerateOptions&);
 
+// enumerate() on a root of the caller's: tests watch its reads.
+Inventory enumerateAt(const Root&, const EnumerateOptions&);
+
 // One device's parts (device_facts.cpp).
 Kind kindOf(const Card&, const OpenClFacts* chosen, const Fingerprint&);
 void fillMemory(Device&, const Root&, const Card*, const OpenClFacts* chosen, const NvmlFacts*);
-void fillDescription(Device&, const Root&, const Card*, const OpenClFacts* chosen);
+void fillDescription(Device&, const Card*, const OpenClFacts* chosen);
 std::vector<std::string> dtypesOf(const OpenClFacts&);
 
 }  // namespace flagos::dal
