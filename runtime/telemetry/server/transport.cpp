@@ -67,6 +67,7 @@ class LwsTransport final : public Transport {
   void accept(int listener, Kind kind);
   int confirm(lws* wsi);
   int plainHttp(lws* wsi);
+  static int refuse(lws* wsi, unsigned status, const std::string& why);
   std::string refusal(lws* wsi, unsigned& status);
   int receive(Connection* c, lws* wsi, const char* in, size_t len);
   int writable(Connection* c, lws* wsi);
@@ -215,7 +216,7 @@ std::string LwsTransport::refusal(lws* wsi, unsigned& status) {
   return {};
 }
 
-// Before the upgrade. 0 = go on, > 0 = answered here. (`in` is not touched: 4.1 may hand a freed one.)
+// Before the upgrade. 0 = go on, < 0 = answered here. (`in` is not touched: 4.1 may hand a freed one.)
 int LwsTransport::confirm(lws* wsi) {
   unsigned status = 0;
   std::string why = refusal(wsi, status);
@@ -227,17 +228,26 @@ int LwsTransport::confirm(lws* wsi) {
       status = 400, why = "the subprotocol is flagos.v1";
     else if (connections_.size() >= kMaxViewers) status = 503, why = "32 viewers are served";
   }
-  if (why.empty()) return 0;
-  lws_return_http_status(wsi, status, why.c_str());
-  return 1;
+  return why.empty() ? 0 : refuse(wsi, status, why);
+}
+
+// The library would answer in HTTP/1.0, which websocket clients take for a broken server. A new connection's buffer is
+// empty, so these few bytes fit. Returns what makes the library hang up.
+int LwsTransport::refuse(lws* wsi, unsigned status, const std::string& why) {
+  const char* phrase = status == 403 ? "Forbidden" : status == 404 ? "Not Found" : status == 426 ? "Upgrade Required"
+                       : status == 503 ? "Service Unavailable" : "Bad Request";
+  const std::string answer = "HTTP/1.1 " + std::to_string(status) + " " + phrase + "\r\nContent-Type: text/plain; charset=utf-8\r\n" +
+                             (status == 426 ? "Upgrade: websocket\r\n" : "") + "Content-Length: " + std::to_string(why.size() + 1) +
+                             "\r\nConnection: close\r\n\r\n" + why + "\n";
+  (void)!::send(lws_get_socket_fd(wsi), answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  return -1;
 }
 
 int LwsTransport::plainHttp(lws* wsi) {
   unsigned status = 0;
   std::string why = refusal(wsi, status);
   if (why.empty()) status = 426, why = "this is a websocket: upgrade at /telemetry with subprotocol flagos.v1";
-  if (lws_return_http_status(wsi, status, why.c_str())) return -1;
-  return lws_http_transaction_completed(wsi) ? -1 : 0;
+  return refuse(wsi, status, why);
 }
 
 int LwsTransport::receive(Connection* c, lws* wsi, const char* in, size_t len) {

@@ -219,8 +219,9 @@ def test_unread_replies_over_the_cap_are_closed_with_1013(puppet):
 
 
 def test_viewers_killed_in_the_middle(puppet):
-    fds = puppet.do("fds")
     puppet.do("alloc 0 0 64")
+    stays = puppet.view()  # the server is up from here on
+    fds = puppet.do("fds")
     attacks = [
         b"",                                                   # connects and goes
         HANDSHAKE.format(path="/telemetry", protocol="flagos.v1").encode()[:50],
@@ -251,6 +252,7 @@ def test_viewers_killed_in_the_middle(puppet):
         s.close()
     alive(puppet)
     assert settled(puppet, fds), "descriptors leak"
+    assert stays.ask("snapshot")["result"]["pid"] == puppet.pid
     assert puppet.do("timing") == "0 off"  # nobody is left who wants timings
     assert puppet.close() == 0
 
