@@ -452,13 +452,13 @@ kernel void conv_weight_finish(global const real* part, global void* w, const We
   }
 }
 
-// grad_bias[k]: one work-item a channel and share of the batch; conv_bias_finish adds the shares.
+// grad_bias[k]: one work-item a channel and share of the batch; several shares go to part, for conv_bias_finish.
 typedef struct {
   Image g;
   long shares, part_off, out_off, out_stride;
 } BiasParams;
 
-kernel void conv_bias_sum(global const void* g, global real* part, const BiasParams p) {
+kernel void conv_bias_sum(global const void* g, global real* part, global void* out, const BiasParams p) {
   const long k = get_global_id(0), share = get_global_id(1);
   vec sum = 0;
   real rest = 0;
@@ -477,7 +477,10 @@ kernel void conv_bias_sum(global const void* g, global real* part, const BiasPar
   real lanes[VL];
   VSTORE(sum, lanes);
   for (int i = 0; i < VL; ++i) rest += lanes[i];
-  part[p.part_off + share * p.g.c + k] = rest;
+  if (p.shares == 1)
+    storeElem(out, p.out_off + k * p.out_stride, rest, p.g.dt);
+  else
+    part[p.part_off + share * p.g.c + k] = rest;
 }
 
 kernel void conv_bias_finish(global const real* part, global void* out, const BiasParams p) {

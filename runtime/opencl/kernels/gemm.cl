@@ -110,20 +110,48 @@ kernel void gemm_pack_rows(global const void* a, global real* dst, const PackPar
     for (long k = 0; k < p.k; ++k) d[k * MR + r] = r < rows ? loadElem(a, src + r * p.am + k * p.ak, p.dt) : (real)0;
 }
 
-// y[m] = sum_k a[m,k] x[k], partial over one slice of k: part[batch][slice][m], finished by gemv_finish.
+// out[b,m,n] = alpha * value + beta * self[b,m,n].
+typedef struct {
+  long o_off, om, on, ob, s_off, sm, sn, sb, m, n, slices, part_off, total, chunk, dt, use_self;
+  double alpha, beta;
+} FinishParams;
+
+inline void finishElem(global void* out, global const void* self, const FinishParams* f, long batch, long m, long n, real v) {
+  v *= (real)f->alpha;
+  if (f->use_self) v += (real)f->beta * loadElem(self, f->s_off + batch * f->sb + m * f->sm + n * f->sn, f->dt);
+  storeElem(out, f->o_off + batch * f->ob + m * f->om + n * f->on, v, f->dt);
+}
+
+// y[m] = sum_k a[m,k] x[k]. With several slices of k each gives a partial sum, part[batch][slice][m], for gemv_finish.
 typedef struct {
   long a_off, am, ak, ab, x_off, xk, xb, m, k, m_block, m_blocks, slices, dt, part_off;
 } GemvParams;
 
-kernel void gemv_wide(global const void* a, global const void* x, global real* part, const GemvParams p) {
+kernel void gemv_wide(global const void* a, global const void* x, global real* part, global void* out,
+                      global const void* self, const GemvParams p, const FinishParams f) {
   const long t = get_global_id(0);
   const long slice = t % p.slices, block = (t / p.slices) % p.m_blocks, batch = t / p.slices / p.m_blocks;
   const long k0 = p.k * slice / p.slices, k1 = p.k * (slice + 1) / p.slices;
   const long m0 = block * p.m_block, m1 = min(p.m, m0 + p.m_block);
   global real* y = part + p.part_off + (batch * p.slices + slice) * p.m;
   const long a_off = p.a_off + batch * p.ab, x_off = p.x_off + batch * p.xb;
-  if (p.dt == DT_REAL && p.ak == 1 && p.xk == 1) {
-    for (long m = m0; m < m1; ++m) {
+  const bool plain = p.dt == DT_REAL;
+  long m = m0;
+  while (m < m1) {
+    real sums[2 * VL];
+    long made = 1;
+    if (plain && p.am == 1 && p.ak != 1 && m + 2 * VL <= m1) {
+      global const real* ac = (global const real*)a + a_off + m;
+      vec s0 = 0, s1 = 0;
+      for (long k = k0; k < k1; ++k) {
+        const vec xv = (vec)(((global const real*)x)[x_off + k * p.xk]);
+        s0 += VLOAD(ac + k * p.ak) * xv;
+        s1 += VLOAD(ac + k * p.ak + VL) * xv;
+      }
+      VSTORE(s0, sums);
+      VSTORE(s1, sums + VL);
+      made = 2 * VL;
+    } else if (plain && p.ak == 1 && p.xk == 1) {
       global const real* ar = (global const real*)a + a_off + m * p.am;
       global const real* xr = (global const real*)x + x_off;
       vec s0 = 0, s1 = 0, s2 = 0, s3 = 0;
@@ -134,53 +162,33 @@ kernel void gemv_wide(global const void* a, global const void* x, global real* p
         s2 += VLOAD(ar + k + 2 * VL) * VLOAD(xr + k + 2 * VL);
         s3 += VLOAD(ar + k + 3 * VL) * VLOAD(xr + k + 3 * VL);
       }
-      real lanes[VL];
+      for (; k + VL <= k1; k += VL) s0 += VLOAD(ar + k) * VLOAD(xr + k);
+      real lanes[VL], sum = 0;
       VSTORE((s0 + s1) + (s2 + s3), lanes);
-      real sum = 0;
       for (int i = 0; i < VL; ++i) sum += lanes[i];
       for (; k < k1; ++k) sum += ar[k] * xr[k];
-      y[m] = sum;
-    }
-  } else if (p.dt == DT_REAL && p.am == 1) {
-    long m = m0;
-    for (; m + 2 * VL <= m1; m += 2 * VL) {
-      global const real* ac = (global const real*)a + a_off + m;
-      vec s0 = 0, s1 = 0;
+      sums[0] = sum;
+    } else {
+      real run = 0, sum = 0;
       for (long k = k0; k < k1; ++k) {
-        const vec xv = (vec)(((global const real*)x)[x_off + k * p.xk]);
-        s0 += VLOAD(ac + k * p.ak) * xv;
-        s1 += VLOAD(ac + k * p.ak + VL) * xv;
-      }
-      VSTORE(s0, y + m);
-      VSTORE(s1, y + m + VL);
-    }
-    for (; m < m1; ++m) {
-      real sum = 0;
-      for (long k = k0; k < k1; ++k)
-        sum += ((global const real*)a)[a_off + m + k * p.ak] * ((global const real*)x)[x_off + k * p.xk];
-      y[m] = sum;
-    }
-  } else {
-    for (long m = m0; m < m1; ++m) {
-      real sum = 0, carry = 0;
-      for (long k = k0; k < k1; ++k) {
-        sum += loadElem(a, a_off + m * p.am + k * p.ak, p.dt) * loadElem(x, x_off + k * p.xk, p.dt);
+        run += loadElem(a, a_off + m * p.am + k * p.ak, p.dt) * loadElem(x, x_off + k * p.xk, p.dt);
         if ((k & 255) == 255) {  // short partial sums keep the error near that of the vector paths
-          carry += sum;
-          sum = 0;
+          sum += run;
+          run = 0;
         }
       }
-      y[m] = sum + carry;
+      sums[0] = sum + run;
+    }
+    for (long i = 0; i < made; ++i, ++m) {
+      if (p.slices == 1)
+        finishElem(out, self, &f, batch, m, 0, sums[i]);
+      else
+        y[m] = sums[i];
     }
   }
 }
 
-// out[b,m] = alpha * sum over slices + beta * self[b,m]. Also the whole of K = 0 (slices = 0).
-typedef struct {
-  long o_off, om, on, ob, s_off, sm, sn, sb, m, n, slices, part_off, total, chunk, dt, use_self;
-  double alpha, beta;
-} FinishParams;
-
+// The slices together. Also the whole of K = 0 (no slices at all).
 kernel void gemv_finish(global const real* part, global void* out, global const void* self, const FinishParams p) {
   const long first = (long)get_global_id(0) * p.chunk, end = min(p.total, first + p.chunk);
   const long plane = p.m * p.n;
@@ -188,9 +196,7 @@ kernel void gemv_finish(global const real* part, global void* out, global const 
     const long batch = i / plane, m = i % plane / p.n, n = i % p.n;
     real sum = 0;
     for (long s = 0; s < p.slices; ++s) sum += part[p.part_off + (batch * p.slices + s) * p.m + m];
-    sum *= (real)p.alpha;
-    if (p.use_self) sum += (real)p.beta * loadElem(self, p.s_off + batch * p.sb + m * p.sm + n * p.sn, p.dt);
-    storeElem(out, p.o_off + batch * p.ob + m * p.om + n * p.on, sum, p.dt);
+    finishElem(out, self, &p, batch, m, n, sum);
   }
 }
 

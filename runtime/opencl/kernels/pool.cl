@@ -118,6 +118,16 @@ kernel void pool_max_grad_rows(global const void* g, global const long* index, g
   }
 }
 
+inline void clearPlane(global real* out, const Plane* x, long n, long c) {
+  for (long h = 0; h < x->h; ++h) {
+    global real* row = out + at(x, n, c, h, 0);
+    if (x->sw == 1)
+      for (long w = 0; w < x->w; ++w) row[w] = 0;
+    else
+      for (long w = 0; w < x->w; ++w) row[w * x->sw] = 0;
+  }
+}
+
 // Whole planes: zero, then add. Plain storage only.
 kernel void pool_max_grad_wide(global const void* g, global const long* index, global void* gx, const PoolParams p) {
   const long worker = get_global_id(0), workers = get_global_size(0);
@@ -125,13 +135,7 @@ kernel void pool_max_grad_wide(global const void* g, global const long* index, g
   global const real* in = (global const real*)g;
   for (long t = p.total * worker / workers; t < p.total * (worker + 1) / workers; ++t) {
     const long n = t / p.c, c = t % p.c;
-    for (long h = 0; h < p.x.h; ++h) {
-      global real* row = out + at(&p.x, n, c, h, 0);
-      if (p.x.sw == 1)
-        for (long w = 0; w < p.x.w; ++w) row[w] = 0;
-      else
-        for (long w = 0; w < p.x.w; ++w) row[w * p.x.sw] = 0;
-    }
+    clearPlane(out, &p.x, n, c);
     const long base = at(&p.x, n, c, 0, 0);
     const bool flat = p.x.sw == 1 && p.x.sh == p.x.w;
     for (long oh = 0; oh < p.y.h; ++oh)
@@ -231,6 +235,29 @@ kernel void pool_avg_grad_wide(global const void* g, global void* gx, const Pool
   for (long t = p.total * worker / workers; t < p.total * (worker + 1) / workers; ++t) {
     const long h = t % p.x.h, plane = t / p.x.h;
     for (long w = 0; w < p.x.w; ++w) avgGradElement(g, gx, &p, plane / p.c, plane % p.c, h, w);
+  }
+}
+
+// Whole planes: zero, then add each output's share to its window. Plain storage only.
+kernel void pool_avg_grad_planes(global const void* g, global void* gx, const PoolParams p) {
+  const long worker = get_global_id(0), workers = get_global_size(0);
+  global real* out = (global real*)gx;
+  for (long t = p.total * worker / workers; t < p.total * (worker + 1) / workers; ++t) {
+    const long n = t / p.c, c = t % p.c;
+    clearPlane(out, &p.x, n, c);
+    for (long oh = 0; oh < p.y.h; ++oh) {
+      long h0, h1;
+      const long rows = window(&p, true, oh, &h0, &h1);
+      for (long ow = 0; ow < p.y.w; ++ow) {
+        long w0, w1;
+        const long size = rows * window(&p, false, ow, &w0, &w1);
+        const real v = ((global const real*)g)[at(&p.y, n, c, oh, ow)] / (real)(p.divisor ? p.divisor : size);
+        for (long h = h0; h < h1; ++h) {
+          global real* row = out + at(&p.x, n, c, h, 0);
+          for (long w = w0; w < w1; ++w) row[w * p.x.sw] += v;
+        }
+      }
+    }
   }
 }
 

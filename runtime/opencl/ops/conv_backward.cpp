@@ -103,8 +103,8 @@ Result<void> convBackwardBias(Queue& queue, const TensorRef& grad_output3, const
   auto sum = tileKernel(queue, "conv", "conv_bias_sum", is_double);
   if (!sum) return sum.error();
   auto ok = queue.launch(**sum, {2, {static_cast<size_t>(b.g.c), static_cast<size_t>(b.shares)}, {1, 1}},
-                         {Arg::buffer(g.buffer), Arg::buffer(scratch->buffer()), param(b)});
-  if (!ok) return ok;
+                         {Arg::buffer(g.buffer), Arg::buffer(scratch->buffer()), Arg::buffer(grad_bias.buffer), param(b)});
+  if (!ok || b.shares == 1) return ok;
   auto finish = tileKernel(queue, "conv", "conv_bias_finish", is_double);
   if (!finish) return finish.error();
   return queue.launch(**finish, {1, {1}, {1}}, {Arg::buffer(scratch->buffer()), Arg::buffer(grad_bias.buffer), param(b)});

@@ -93,35 +93,47 @@ void transpose(Problem& r) {
   std::swap(p.m, p.n);
 }
 
-Result<void> finish(Queue& queue, const Problem& r, cl_mem part, int64_t part_off, int64_t slices) {
-  auto kernel = tileKernel(queue, "gemm", "gemv_finish", r.is_double);
-  if (!kernel) return kernel.error();
+FinishParams finishOf(const Problem& r, int64_t part_off, int64_t slices) {
   const GemmParams& p = r.p;
   FinishParams f{p.o_off, p.om, p.on, p.ob, p.s_off, p.sm, p.sn, p.sb, p.m, p.n, slices, part_off,
                  p.batch * p.m * p.n, 0, p.dt, p.use_self, p.alpha, p.beta};
   f.chunk = std::max<int64_t>(64, ceilDiv(f.total, 64));
+  return f;
+}
+
+Result<void> finish(Queue& queue, const Problem& r, const FinishParams& f, cl_mem part) {
+  auto kernel = tileKernel(queue, "gemm", "gemv_finish", r.is_double);
+  if (!kernel) return kernel.error();
   return queue.launch(**kernel, {1, {static_cast<size_t>(ceilDiv(f.total, f.chunk))}, {1}},
                       {Arg::buffer(part), Arg::buffer(r.out), Arg::buffer(r.self), param(f)});
 }
 
 Result<void> matrixVector(Queue& queue, const Problem& r) {
   const GemmParams& p = r.p;
-  const int64_t want = int64_t{2} * static_cast<int64_t>(workerCount(queue, 1 << 20));
+  const int64_t want = static_cast<int64_t>(workerCount(queue, 1 << 20));
   GemvParams v{p.a_off, p.am, p.ak, p.ab, p.b_off, p.bk, p.bb, p.m, p.k, 0, 0, 1, p.dt, 0};
   v.m_block = std::max<int64_t>(64, ceilDiv(ceilDiv(p.m * p.batch, want), 64) * 64);
   v.m_blocks = ceilDiv(p.m, v.m_block);
   // Few rows: long sums are cut, so that every core has a slice. The cut depends on sizes only, never on the moment.
   const int64_t blocks = p.batch * v.m_blocks;
-  if (blocks < want) v.slices = std::clamp<int64_t>(std::min(want / blocks, p.k * std::min<int64_t>(p.m, 64) / 16384), 1, 64);
-  auto scratch = Scratch::take(queue, static_cast<size_t>(p.batch * v.slices * p.m) * r.real_bytes);
-  if (!scratch) return scratch.error();
-  v.part_off = static_cast<int64_t>(scratch->offset() / r.real_bytes);
+  if (blocks < want)
+    v.slices = std::clamp<int64_t>(std::min(want / blocks, p.k * std::min<int64_t>(p.m, 64) / 16384), 1, 64);
+  Scratch scratch;
+  if (v.slices > 1) {
+    auto taken = Scratch::take(queue, static_cast<size_t>(p.batch * v.slices * p.m) * r.real_bytes);
+    if (!taken) return taken.error();
+    scratch = std::move(*taken);
+    v.part_off = static_cast<int64_t>(scratch.offset() / r.real_bytes);
+  }
+  const cl_mem part = v.slices > 1 ? scratch.buffer() : r.out;  // not touched with one slice
+  const FinishParams f = finishOf(r, v.part_off, v.slices);
   auto kernel = tileKernel(queue, "gemm", "gemv_wide", r.is_double);
   if (!kernel) return kernel.error();
   auto ok = queue.launch(**kernel, {1, {static_cast<size_t>(blocks * v.slices)}, {1}},
-                         {Arg::buffer(r.a), Arg::buffer(r.b), Arg::buffer(scratch->buffer()), param(v)});
-  if (!ok) return ok;
-  return finish(queue, r, scratch->buffer(), v.part_off, v.slices);
+                         {Arg::buffer(r.a), Arg::buffer(r.b), Arg::buffer(part), Arg::buffer(r.out), Arg::buffer(r.self),
+                          param(v), param(f)});
+  if (!ok || v.slices == 1) return ok;
+  return finish(queue, r, f, part);
 }
 
 Result<void> wide(Queue& queue, Problem r) {
@@ -184,7 +196,7 @@ Result<void> gemm(Queue& queue, const GemmArgs& args, Variant variant) {
   if (!problem) return problem.error();
   const GemmParams& p = problem->p;
   if (p.m == 0 || p.n == 0 || p.batch == 0) return {};
-  if (p.k == 0) return finish(queue, *problem, problem->out, 0, 0);
+  if (p.k == 0) return finish(queue, *problem, finishOf(*problem, 0, 0), problem->out);
   return variant == Variant::wide ? wide(queue, *problem) : tiled(queue, *problem);
 }
 

@@ -80,6 +80,11 @@ Result<void> start(Queue& queue, const char* function, const TensorRef& data, Po
   return queue.launch(**kernel, range, args, n);
 }
 
+// Adding in place needs a plane per worker at least, and storage that holds a sum without rounding it each time.
+bool wholePlanes(Queue& queue, const PoolParams& p) {
+  return p.dt == 0 && static_cast<size_t>(p.n * p.c) >= workerCount(queue, 1 << 20);
+}
+
 Result<void> average(Queue& queue, const TensorRef& x, const TensorRef& y, PoolParams p, Variant variant) {
   if (y.numel() == 0) return {};
   const bool tiled = variant == Variant::tiled;
@@ -90,6 +95,8 @@ Result<void> average(Queue& queue, const TensorRef& x, const TensorRef& y, PoolP
 Result<void> averageBackward(Queue& queue, const TensorRef& g, const TensorRef& gx, PoolParams p, Variant variant) {
   if (gx.numel() == 0) return {};
   const bool tiled = variant == Variant::tiled;
+  if (!tiled && wholePlanes(queue, p)) return start(queue, "pool_avg_grad_planes", g, p, p.n * p.c, false,
+                                                    {Arg::buffer(g.buffer), Arg::buffer(gx.buffer)});
   return start(queue, tiled ? "pool_avg_grad_tiled" : "pool_avg_grad_wide", g, p, tiled ? gx.numel() : p.n * p.c * p.x.h,
                tiled, {Arg::buffer(g.buffer), Arg::buffer(gx.buffer)});
 }
@@ -116,8 +123,7 @@ Result<void> maxPool2dBackward(Queue& queue, const TensorRef& grad_output, const
   if (variant == Variant::tiled)
     return start(queue, "pool_max_grad_tiled", grad_input, *p, grad_input.numel(), true, buffers);
   const int64_t planes = p->n * p->c;
-  // Adding in place needs a plane per worker at least, and storage that holds a sum without rounding it each time.
-  if (p->dt == 0 && static_cast<size_t>(planes) >= workerCount(queue, 1 << 20))
+  if (wholePlanes(queue, *p))
     return start(queue, "pool_max_grad_wide", grad_input, *p, planes, false, buffers);
   return start(queue, "pool_max_grad_rows", grad_input, *p, planes * p->x.h, false, buffers);
 }
