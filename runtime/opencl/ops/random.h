@@ -6,7 +6,8 @@
 // draw i % 4 of block offset + i / 4; where an element needs 64 bits (float64, integer ranges above 2^32, int64 random)
 // it takes draws 2 * (i % 2) and 2 * (i % 2) + 1 of block offset + i / 2. Normal numbers are Box-Muller pairs: draws
 // (0, 1) give elements 0 and 1 of the block, (2, 3) elements 2 and 3. After a call the generator's offset grows by
-// philoxBlocks(). Box-Muller uses its own log, sine and cosine, built from exactly rounded operations only.
+// philoxBlocks(). For float32 Box-Muller uses its own log, root, sine and cosine, built from exactly rounded operations
+// only; float64 uses the device's functions.
 #pragma once
 #include <cstdint>
 

@@ -1,0 +1,207 @@
+// Gather, scatter, advanced indexing, scans and sorting. The head defines S (compute type), KD (kind of the data), KI
+// (kind of the index tensors) and USE_<kernel>. Work-items walk positions in row-major order; dimensions slowest first.
+//
+// Launch data, longs: [0] n (work-items' positions in all), [1] positions per work-item, [2] ndim, [3] length of the walked
+// dimension, [4] bound of the index, [5..8] element offsets of operands 0..3, [9] strides along the walked dimension of
+// operands 0..2 in [9..11], [12] number of index tensors, [13..15] free use, [16..27] sizes, then 12 strides for each
+// operand: 0 at [28], 1 at [40], 2 at [52], and index tensors 0..3 at [64], [76], [88], [100]; their offsets at [112..115],
+// the strides they select with at [116..119], their bounds at [120..123].
+typedef struct { long v[124]; } Meta;
+
+#define D CAT2(PTR_, KD)
+#define LD(p, i) CAT2(LD1_, KD)(p, i)
+#define ST(x, p, i) CAT2(ST1_, KD)(x, p, i)
+#define IX(p, i) ((long)CAT2(LD1_, KI)(p, i))
+
+#define EACH                                                                                  \
+  const long first = (long)get_global_id(0) * m.v[1], last = min(first + m.v[1], m.v[0]);    \
+  for (long e = first; e < last; ++e)
+
+static long offsetOf(const Meta* m, long e, int strides) {
+  long at = 0;
+  for (int d = (int)m->v[2] - 1; d >= 0; --d) {
+    at += e % m->v[16 + d] * m->v[strides + d];
+    e /= m->v[16 + d];
+  }
+  return at;
+}
+
+#ifdef USE_gather
+// 0 = out, 1 = in (stride of the indexed dimension in [10]), 2 = index. A bad index reads NaN (0 for whole numbers).
+kernel void gather(global D* out, global const D* in, global const CAT2(PTR_, KI)* index, const Meta m) {
+  EACH {
+    long i = IX(index, m.v[7] + offsetOf(&m, e, 52));
+    if (i < 0) i += m.v[13];   // embedding and index_select: 0 = negative indices are errors
+    const long to = m.v[5] + offsetOf(&m, e, 28);
+    if (i >= 0 && i < m.v[4]) out[to] = in[m.v[6] + offsetOf(&m, e, 40) + i * m.v[10]];
+    else { BAD(out, to); }
+  }
+}
+#endif
+
+#ifdef USE_scatter
+// One work-item per position outside of the walked dimension: it alone writes there, in order.
+// 0 = self, 1 = index, 2 = src; SCALE is S(src's factor). [9..11]: strides along the dimension.
+kernel void scatter(global D* self, global const CAT2(PTR_, KI)* index, global const D* src, const Meta m) {
+  EACH {
+    const long to = m.v[5] + offsetOf(&m, e, 28);
+    const long at = m.v[6] + offsetOf(&m, e, 40), from = m.v[7] + offsetOf(&m, e, 52);
+    for (long k = 0; k < m.v[3]; ++k) {
+      const long i = IX(index, at + k * m.v[10]);
+      if (i < 0 || i >= m.v[4]) continue;
+      const long p = to + i * m.v[9];
+#ifdef ACCUMULATE
+      ST(CONV1(LD(self, p)) + SCALE * CONV1(LD(src, from + k * m.v[11])), self, p);
+#else
+      self[p] = src[from + k * m.v[11]];
+#endif
+    }
+  }
+}
+#endif
+
+#ifdef USE_index
+static long selected(const Meta* m, long e, global const CAT2(PTR_, KI)* i0, global const CAT2(PTR_, KI)* i1,
+                     global const CAT2(PTR_, KI)* i2, global const CAT2(PTR_, KI)* i3) {
+  long at = 0;
+  for (int k = 0; k < (int)m->v[12]; ++k) {
+    global const CAT2(PTR_, KI)* p = k == 0 ? i0 : k == 1 ? i1 : k == 2 ? i2 : i3;
+    long i = IX(p, m->v[112 + k] + offsetOf(m, e, 64 + 12 * k));
+    if (i < 0) i += m->v[120 + k];
+    if (i < 0 || i >= m->v[120 + k]) return LONG_MIN;
+    at += i * m->v[116 + k];
+  }
+  return at;
+}
+#define INDICES global const CAT2(PTR_, KI)*i0, global const CAT2(PTR_, KI)*i1, global const CAT2(PTR_, KI)*i2, global const CAT2(PTR_, KI)*i3
+
+// 0 = out, 1 = self.
+kernel void index_get(global D* out, global const D* self, INDICES, const Meta m) {
+  EACH {
+    const long s = selected(&m, e, i0, i1, i2, i3), to = m.v[5] + offsetOf(&m, e, 28);
+    if (s != LONG_MIN) out[to] = self[m.v[6] + offsetOf(&m, e, 40) + s];
+    else { BAD(out, to); }
+  }
+}
+
+// 0 = values, 1 = self. [3] positions of the index space follow each other within one work-item, so that repeated
+// indices are summed (or overwritten) in order; e counts the other positions: position = k * n + e.
+kernel void index_put(global const D* values, global D* self, INDICES, const Meta m) {
+  EACH {
+    for (long k = 0; k < m.v[3]; ++k) {
+      const long pos = k * m.v[0] + e;
+      const long s = selected(&m, pos, i0, i1, i2, i3);
+      if (s == LONG_MIN) continue;
+      const long p = m.v[6] + offsetOf(&m, pos, 40) + s, from = m.v[5] + offsetOf(&m, pos, 28);
+#ifdef ACCUMULATE
+      ST(CONV1(LD(self, p)) + CONV1(LD(values, from)), self, p);
+#else
+      self[p] = values[from];
+#endif
+    }
+  }
+}
+#endif
+
+#ifdef USE_embedding_backward
+// One work-item per column; rows in order. [13] padding row, [14] 1 = divide by the index's frequency.
+// 0 = grad_weight, 1 = grad [rows, columns] packed, 2 = indices [rows] packed.
+kernel void embedding_backward(global D* weight, global const D* grad, global const CAT2(PTR_, KI)* index, const Meta m) {
+  EACH {
+    for (long r = 0; r < m.v[3]; ++r) {
+      const long i = IX(index, m.v[7] + r);
+      if (i < 0 || i >= m.v[4] || i == m.v[13]) continue;
+      S scale = (S)1;
+      if (m.v[14]) {
+        long count = 0;
+        for (long q = 0; q < m.v[3]; ++q) count += IX(index, m.v[7] + q) == i;
+        scale = (S)1 / (S)count;
+      }
+      const long p = m.v[5] + i * m.v[9] + e * m.v[10];
+      ST(CONV1(LD(weight, p)) + scale * CONV1(LD(grad, m.v[6] + r * m.v[0] + e)), weight, p);
+    }
+  }
+}
+#endif
+
+#ifdef USE_triangle
+// Columns are the last dimension, rows the one before. [13] diagonal, [14] 1 = upper. 0 = out, 1 = in.
+kernel void triangle(global D* out, global const D* in, const Meta m) {
+  EACH {
+    const long columns = m.v[16 + m.v[2] - 1], rows = m.v[16 + m.v[2] - 2];
+    const long j = e % columns, i = e / columns % rows;
+    const int keep = m.v[14] ? j - i >= m.v[13] : j - i <= m.v[13];
+    out[m.v[5] + offsetOf(&m, e, 28)] = keep ? in[m.v[6] + offsetOf(&m, e, 40)] : (D)0;
+  }
+}
+#endif
+
+#ifdef USE_scan
+// 0 = out, 1 = in. Sums carry their rounding error along (Neumaier), so that float32 keeps the accuracy of PyTorch's
+// float64 accumulator on devices without float64.
+kernel void scan(global D* out, global const D* in, const Meta m) {
+  EACH {
+    const long to = m.v[5] + offsetOf(&m, e, 28), from = m.v[6] + offsetOf(&m, e, 40);
+#ifdef PRODUCT
+    S acc = (S)1;
+    for (long k = 0; k < m.v[3]; ++k) {
+      acc *= CONV1(LD(in, from + k * m.v[10]));
+      ST(acc, out, to + k * m.v[9]);
+    }
+#else
+    S acc = (S)0;
+#ifdef FLOATING
+    S lost = (S)0;
+    for (long k = 0; k < m.v[3]; ++k) {
+      const S x = CONV1(LD(in, from + k * m.v[10])), t = acc + x;
+      if (isfinite(t)) lost += fabs(acc) >= fabs(x) ? (acc - t) + x : (x - t) + acc;
+      acc = t;
+      ST(acc + lost, out, to + k * m.v[9]);
+    }
+#else
+    for (long k = 0; k < m.v[3]; ++k) {
+      acc += CONV1(LD(in, from + k * m.v[10]));
+      ST(acc, out, to + k * m.v[9]);
+    }
+#endif
+#endif
+  }
+}
+#endif
+
+#ifdef USE_sort
+// Bottom-up stable merge sort of each row by one work-item. 0 = values, 1 = in, 2 = indices; `spare` holds two rows of
+// positions for each row: [13] longs apart.
+static int before(S a, S b, int descending) {
+#ifdef FLOATING
+  if (isnan(a) || isnan(b)) return descending ? isnan(a) && !isnan(b) : !isnan(a) && isnan(b);
+#endif
+  return descending ? a > b : a < b;
+}
+kernel void sort_rows(global D* values, global const D* in, global long* indices, global long* spare, const Meta m) {
+  EACH {
+    const long n = m.v[3], from = m.v[6] + offsetOf(&m, e, 40);
+    global long* a = spare + m.v[8] + e * 2 * n;
+    global long* b = a + n;
+    for (long k = 0; k < n; ++k) a[k] = k;
+    for (long width = 1; width < n; width *= 2) {
+      for (long lo = 0; lo < n; lo += 2 * width) {
+        const long mid = min(lo + width, n), hi = min(lo + 2 * width, n);
+        long i = lo, j = mid;
+        for (long k = lo; k < hi; ++k) {
+          const int right = i >= mid || (j < hi && before(CONV1(LD(in, from + a[j] * m.v[10])), CONV1(LD(in, from + a[i] * m.v[10])), (int)m.v[14]));
+          b[k] = right ? a[j++] : a[i++];
+        }
+      }
+      global long* t = a;
+      a = b;
+      b = t;
+    }
+    const long to = m.v[5] + offsetOf(&m, e, 28), place = m.v[7] + offsetOf(&m, e, 52);
+    for (long k = 0; k < m.v[13]; ++k) {
+      values[to + k * m.v[9]] = in[from + a[k] * m.v[10]];
+      indices[place + k * m.v[11]] = a[k];
+    }
+  }
+}
+#endif

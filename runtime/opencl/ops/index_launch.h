@@ -1,0 +1,44 @@
+// What the launchers of index.cl share: the launch data, and one function that finds the kernel and starts it.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "runtime/opencl/device.h"
+#include "runtime/opencl/ops/elementwise.h"
+
+namespace flagos::ocl {
+
+// See kernels/index.cl for the meaning of the places.
+struct IndexMeta {
+  int64_t v[124] = {};
+
+  void sizes(const TensorRef& t) {
+    v[2] = t.ndim;
+    for (int d = 0; d < t.ndim; ++d) v[16 + d] = t.sizes[static_cast<size_t>(d)];
+  }
+  // Operand k: offset and strides, of which `skip` counts as 0 (the walked or indexed dimension).
+  void operand(int k, const TensorRef& t, int skip = -1) {
+    v[5 + k] = t.offset;
+    for (int d = 0; d < t.ndim; ++d) v[28 + 12 * k + d] = d == skip ? 0 : t.strides[static_cast<size_t>(d)];
+  }
+  // The walked dimension counts as size 1 when positions are decoded.
+  void walk(int dim, int64_t length) {
+    v[3] = length;
+    if (v[2] > 0) v[16 + dim] = 1;
+  }
+};
+
+struct IndexKernel {
+  std::string_view name;             // USE_<name>
+  std::string_view function;
+  uint32_t number;                   // unique, for the kernel's key
+  DType data = DType::float32;
+  bool raw = true;                   // moves bits: the kind follows from the size alone
+  DType index = DType::int64;
+  std::string_view defines = {};     // further lines of the head
+};
+
+// Finds the kernel, fills n and the positions per work-item, and launches it with these buffers and the launch data.
+Result<void> launchIndex(Queue& queue, const IndexKernel& k, int64_t n, IndexMeta& m, std::initializer_list<cl_mem> buffers, Variant variant);
+
+}  // namespace flagos::ocl

@@ -1,0 +1,90 @@
+// Joining, flipping, triangles, scans and sorting (declared in index.h).
+#include "runtime/opencl/ops/copy.h"
+#include "runtime/opencl/ops/index.h"
+#include "runtime/opencl/ops/index_launch.h"
+#include "runtime/opencl/ops/scratch.h"
+
+namespace flagos::ocl {
+namespace {
+size_t u(int d) { return static_cast<size_t>(d); }
+}  // namespace
+
+Result<void> cat(Queue& queue, std::span<const TensorRef> in, int dim, const TensorRef& out, Variant variant) {
+  int64_t at = 0;
+  for (const TensorRef& t : in) {
+    TensorRef part = out;
+    part.offset += at * out.strides[u(dim)];
+    part.sizes[u(dim)] = t.sizes[u(dim)];
+    at += t.sizes[u(dim)];
+    if (part.numel() == 0) continue;
+    if (auto ok = copy(queue, t, part, variant); !ok) return ok;
+  }
+  return at == out.sizes[u(dim)] ? Result<void>() : Result<void>(fail("cat: the inputs do not fill the result"));
+}
+
+Result<void> flip(Queue& queue, const TensorRef& in, uint32_t dims, const TensorRef& out, Variant variant) {
+  // Reading backwards is a view with negative strides.
+  TensorRef t = in;
+  for (int d = 0; d < in.ndim; ++d) {
+    if (!(dims >> d & 1u) || in.sizes[u(d)] == 0) continue;
+    t.offset += (in.sizes[u(d)] - 1) * in.strides[u(d)];
+    t.strides[u(d)] = -in.strides[u(d)];
+  }
+  return out.numel() == 0 ? Result<void>() : copy(queue, t, out, variant);
+}
+
+Result<void> triangle(Queue& queue, const TensorRef& in, const TensorRef& out, int64_t diagonal, bool upper, Variant variant) {
+  if (out.ndim < 2) return fail("tril and triu need at least 2 dimensions");
+  IndexMeta m;
+  m.sizes(out);
+  m.operand(0, out);
+  m.operand(1, in);
+  m.v[13] = diagonal;
+  m.v[14] = upper;
+  return launchIndex(queue, {"triangle", "triangle", 8, out.dtype, true}, out.numel(), m, {out.buffer, in.buffer}, variant);
+}
+
+Result<void> scan(Queue& queue, ScanOp op, const TensorRef& in, const TensorRef& out, int dim, Variant variant) {
+  if (in.ndim == 0) return copy(queue, in, out, variant);
+  const int64_t length = in.sizes[u(dim)];
+  if (in.numel() == 0) return {};
+  IndexMeta m;
+  m.sizes(in);
+  m.operand(0, out, dim);
+  m.operand(1, in, dim);
+  m.v[9] = out.strides[u(dim)];
+  m.v[10] = in.strides[u(dim)];
+  m.walk(dim, length);
+  IndexKernel k{"scan", "scan", op == ScanOp::cumprod ? 10u : 9u, in.dtype, false, DType::int64,
+                op == ScanOp::cumprod ? std::string_view("#define PRODUCT\n") : std::string_view()};
+  if (in.dtype != out.dtype) return fail("cumsum: the input must have the result's dtype");
+  return launchIndex(queue, k, in.numel() / length, m, {out.buffer, in.buffer}, variant);
+}
+
+Result<void> sort(Queue& queue, const TensorRef& in, const TensorRef& values, const TensorRef& indices, int dim, bool descending, Variant variant) {
+  if (in.numel() == 0) return {};
+  const int64_t length = in.ndim == 0 ? 1 : in.sizes[u(dim)], rows = in.numel() / length;
+  auto s = Scratch::take(queue, static_cast<size_t>(in.numel()) * 2 * sizeof(int64_t));
+  if (!s) return s.error();
+  IndexMeta m;
+  m.sizes(in);
+  m.operand(0, values, dim);
+  m.operand(1, in, dim);
+  m.operand(2, indices, dim);
+  m.v[8] = static_cast<int64_t>(s->offset() / sizeof(int64_t));
+  if (in.ndim > 0) {
+    m.v[9] = values.strides[u(dim)];
+    m.v[10] = in.strides[u(dim)];
+    m.v[11] = indices.strides[u(dim)];
+  }
+  m.walk(dim, length);
+  m.v[13] = values.ndim == 0 ? 1 : values.sizes[u(dim)];   // how many of the sorted row are kept
+  m.v[14] = descending;
+  return launchIndex(queue, {"sort", "sort_rows", 11, in.dtype, false}, rows, m, {values.buffer, in.buffer, indices.buffer, s->buffer()}, variant);
+}
+
+Result<void> topk(Queue& queue, const TensorRef& in, const TensorRef& values, const TensorRef& indices, int dim, bool largest, Variant variant) {
+  return sort(queue, in, values, indices, dim, largest, variant);
+}
+
+}  // namespace flagos::ocl
