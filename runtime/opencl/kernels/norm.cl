@@ -191,6 +191,134 @@ kernel void bn_grad_apply(global const void* g, global const void* x, global con
   }
 }
 
+// The same for tensors whose channels lie beside each other ([N,C], channels last): a unit is a block of VL channels and
+// vectors run over channels. Blocks are read lane by lane where fewer than VL channels are left.
+inline vec loadChannels(global const void* base, long i, long count, long dt) {
+  if (count >= VL) return loadVec(base, i, dt);
+  real each[VL];
+  for (long k = 0; k < VL; ++k) each[k] = k < count ? loadElem(base, i + k, dt) : (real)0;
+  return VLOAD(each);
+}
+inline void storeChannels(global void* base, long i, vec v, long count, long dt) {
+  if (count >= VL) {
+    storeVec(base, i, v, dt);
+    return;
+  }
+  real each[VL];
+  VSTORE(v, each);
+  for (long k = 0; k < count; ++k) storeElem(base, i + k, each[k], dt);
+}
+#ifdef TILED
+#define SUM_VEC(v) sumVec(v, lanes_sum)
+inline vec sumVec(vec v, local real* at) {
+  real each[VL];
+  VSTORE(v, each);
+  for (int k = 0; k < VL; ++k) each[k] = laneSum(each[k], at);
+  return VLOAD(each);
+}
+#else
+#define SUM_VEC(v) (v)
+#endif
+// Position of pixel i of the whole batch.
+inline long pixelOf(const Data* d, const NormParams* p, long i) {
+  const long n = i / (p->p0 * p->p1), r = i / p->p1 % p->p0;
+  return d->off + n * d->sn + r * d->s0 + i % p->p1 * d->s1;
+}
+
+kernel void bn_stats_columns(global const void* x, global void* mean, global void* invstd, global void* running_mean,
+                             global void* running_var, const NormParams p) {
+  LOCAL_SUM
+  UNITS(u) {
+    const long c0 = u * VL, left = p.c - c0, pixels = p.n * p.p0 * p.p1;
+    const real count = (real)pixels;
+    vec sum = 0;
+    for (long i = LANE; i < pixels; i += LANES) sum += loadChannels(x, pixelOf(&p.x, &p, i) + c0, left, p.dt);
+    const vec m = SUM_VEC(sum) / count;
+    sum = 0;
+    for (long i = LANE; i < pixels; i += LANES) {
+      const vec d = loadChannels(x, pixelOf(&p.x, &p, i) + c0, left, p.dt) - m;
+      sum += d * d;
+    }
+    const vec squares = SUM_VEC(sum);
+    if (LANE == 0) {
+      storeChannels(mean, p.mean_off + c0, m, left, p.stats_dt);
+      storeChannels(invstd, p.var_off + c0, (vec)(1) / sqrt(squares / count + (real)p.eps), left, p.stats_dt);
+      if (p.has_running) {
+        const real keep = (real)(1.0 - p.momentum), take = (real)p.momentum;
+        const vec old_mean = loadChannels(running_mean, p.running_mean_off + c0, left, p.running_dt);
+        const vec old_var = loadChannels(running_var, p.running_var_off + c0, left, p.running_dt);
+        storeChannels(running_mean, p.running_mean_off + c0, keep * old_mean + take * m, left, p.running_dt);
+        storeChannels(running_var, p.running_var_off + c0, keep * old_var + take * squares / (count - 1), left, p.running_dt);
+      }
+    }
+  }
+}
+
+inline vec invstdColumns(global const void* var, const NormParams* p, long c0, long left) {
+  const vec v = loadChannels(var, p->var_off + c0, left, p->stats_dt);
+  return p->training ? v : (vec)(1) / sqrt(v + (real)p->eps);
+}
+
+// A unit is a pixel.
+kernel void norm_apply_columns(global const void* x, global const void* mean, global const void* var,
+                               global const void* weight, global const void* bias, global void* y, const NormParams p) {
+  UNITS(u) {
+    const long from = pixelOf(&p.x, &p, u), to = pixelOf(&p.y, &p, u);
+    for (long c0 = LANE * VL; c0 < p.c; c0 += LANES * VL) {
+      const long left = p.c - c0;
+      vec scale = invstdColumns(var, &p, c0, left);
+      if (p.has_weight) scale *= loadChannels(weight, p.weight_off + c0, left, p.weight_dt);
+      vec v = (loadChannels(x, from + c0, left, p.dt) - loadChannels(mean, p.mean_off + c0, left, p.stats_dt)) * scale;
+      if (p.has_bias) v += loadChannels(bias, p.bias_off + c0, left, p.bias_dt);
+      storeChannels(y, to + c0, v, left, p.dt);
+    }
+  }
+}
+
+kernel void bn_grad_sums_columns(global const void* g, global const void* x, global const void* mean, global const void* var,
+                                 global real* sums, global void* grad_weight, global void* grad_bias, const NormParams p) {
+  LOCAL_SUM
+  UNITS(u) {
+    const long c0 = u * VL, left = p.c - c0, pixels = p.n * p.p0 * p.p1;
+    const vec m = loadChannels(mean, p.mean_off + c0, left, p.stats_dt);
+    vec plain = 0, dots = 0;
+    for (long i = LANE; i < pixels; i += LANES) {
+      const vec d = loadChannels(g, pixelOf(&p.g, &p, i) + c0, left, p.dt);
+      plain += d;
+      dots += d * (loadChannels(x, pixelOf(&p.x, &p, i) + c0, left, p.dt) - m);
+    }
+    plain = SUM_VEC(plain);
+    dots = SUM_VEC(dots) * invstdColumns(var, &p, c0, left);
+    if (LANE == 0) {
+      storeChannels(sums, p.sums_off + c0, plain, left, DT_REAL);
+      storeChannels(sums, p.sums_off + p.c + c0, dots, left, DT_REAL);
+      if (p.has_grad_weight) storeChannels(grad_weight, p.grad_weight_off + c0, dots, left, p.weight_dt);
+      if (p.has_grad_bias) storeChannels(grad_bias, p.grad_bias_off + c0, plain, left, p.weight_dt);
+    }
+  }
+}
+
+kernel void bn_grad_apply_columns(global const void* g, global const void* x, global const void* mean,
+                                  global const void* var, global const real* sums, global const void* weight,
+                                  global void* gx, const NormParams p) {
+  const real count = (real)(p.n * p.p0 * p.p1);
+  UNITS(u) {
+    const long gi = pixelOf(&p.g, &p, u), xi = pixelOf(&p.x, &p, u), to = pixelOf(&p.y, &p, u);
+    for (long c0 = LANE * VL; c0 < p.c; c0 += LANES * VL) {
+      const long left = p.c - c0;
+      const vec invstd = invstdColumns(var, &p, c0, left);
+      vec scale = invstd, v = loadChannels(g, gi + c0, left, p.dt);
+      if (p.has_weight) scale *= loadChannels(weight, p.weight_off + c0, left, p.weight_dt);
+      if (p.training) {
+        const vec d = loadChannels(x, xi + c0, left, p.dt) - loadChannels(mean, p.mean_off + c0, left, p.stats_dt);
+        v -= loadChannels(sums, p.sums_off + c0, left, DT_REAL) / count;
+        v -= d * loadChannels(sums, p.sums_off + p.c + c0, left, DT_REAL) * invstd / count;
+      }
+      storeChannels(gx, to + c0, v * scale, left, p.dt);
+    }
+  }
+}
+
 // Mean and 1 / std of contiguous rows of p1 elements (layer norm rows, group norm groups).
 kernel void row_stats(global const void* x, global void* mean, global void* rstd, const NormParams p) {
   LOCAL_SUM
@@ -251,36 +379,30 @@ kernel void ln_grad_input(global const void* g, global const void* x, global con
   }
 }
 
-// Sums over rows: a unit is a block of VL columns, so that rows are read in whole vectors.
+// Sums over rows: a unit is a block of 4 VL columns, so that rows are read in whole vectors and whole lines of memory.
 kernel void ln_grad_weights(global const void* g, global const void* x, global const void* mean, global const void* rstd,
                             global void* grad_weight, global void* grad_bias, const NormParams p) {
   LOCAL_SUM
   UNITS(u) {
-    const long c0 = u * VL, columns = min((long)VL, p.p1 - c0);
-    vec plain = 0, dots = 0;
+    vec plain[4], dots[4];
+    for (int b = 0; b < 4; ++b) plain[b] = 0, dots[b] = 0;
+    const long first = u * 4 * VL, blocks = min(4L, (p.p1 - first + VL - 1) / VL);
     for (long r = LANE; r < p.n; r += LANES) {
       const real m = loadElem(mean, p.mean_off + r, p.stats_dt), s = loadElem(rstd, p.var_off + r, p.stats_dt);
-      const long gi = p.g.off + r * p.p1 + c0, xi = p.x.off + r * p.p1 + c0;
-      if (columns == VL) {
-        const vec d = loadVec(g, gi, p.dt);
-        plain += d;
-        dots += d * (loadVec(x, xi, p.dt) - m) * s;
-      } else {
-        real da[VL], xa[VL];
-        for (long k = 0; k < VL; ++k) da[k] = k < columns ? loadElem(g, gi + k, p.dt) : (real)0;
-        for (long k = 0; k < VL; ++k) xa[k] = k < columns ? loadElem(x, xi + k, p.dt) : m;
-        plain += VLOAD(da);
-        dots += VLOAD(da) * (VLOAD(xa) - m) * s;
+      for (int b = 0; b < 4; ++b) {
+        if (b >= blocks) break;
+        const long c0 = first + b * VL, left = p.p1 - c0;
+        const vec d = loadChannels(g, p.g.off + r * p.p1 + c0, left, p.dt);
+        plain[b] += d;
+        dots[b] += d * (loadChannels(x, p.x.off + r * p.p1 + c0, left, p.dt) - m) * s;
       }
     }
-    real pa[VL], qa[VL];
-    VSTORE(plain, pa);
-    VSTORE(dots, qa);
-    for (long k = 0; k < VL; ++k) {
-      const real sum = SUM(pa[k]), dot_sum = SUM(qa[k]);
-      if (LANE == 0 && k < columns) {
-        if (p.has_grad_weight) storeElem(grad_weight, p.grad_weight_off + c0 + k, dot_sum, p.weight_dt);
-        if (p.has_grad_bias) storeElem(grad_bias, p.grad_bias_off + c0 + k, sum, p.weight_dt);
+    for (int b = 0; b < 4; ++b) {
+      const vec sum = SUM_VEC(plain[b]), dot_sum = SUM_VEC(dots[b]);
+      const long c0 = first + b * VL;
+      if (LANE == 0 && b < blocks) {
+        if (p.has_grad_weight) storeChannels(grad_weight, p.grad_weight_off + c0, dot_sum, p.p1 - c0, p.weight_dt);
+        if (p.has_grad_bias) storeChannels(grad_bias, p.grad_bias_off + c0, sum, p.p1 - c0, p.weight_dt);
       }
     }
   }

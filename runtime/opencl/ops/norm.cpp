@@ -131,6 +131,13 @@ void setGradients(NormParams& p, const TensorRef* grad_weight, const TensorRef* 
   if (grad_bias && !grad_weight) p.weight_dt = storageCode(grad_bias->dtype);
 }
 
+int64_t lanes(const TensorRef& data) { return isDouble(data) ? 8 : 16; }  // VL of gemm_tile.cl
+
+// Channels beside each other in every tensor: the kernels that run along channels are right, and much faster.
+bool channelsInside(const NormParams& p, bool y, bool g) {
+  return p.c > 1 && p.x.sc == 1 && (!y || p.y.sc == 1) && (!g || p.g.sc == 1) && p.p0 * p.p1 * p.n > 1;
+}
+
 Result<Scratch> takeSums(Queue& queue, NormParams& p, const TensorRef& data, int64_t pairs) {
   const size_t real_bytes = isDouble(data) ? 8 : 4;
   auto scratch = Scratch::take(queue, static_cast<size_t>(std::max<int64_t>(pairs, 1)) * 2 * real_bytes);
@@ -169,15 +176,17 @@ Result<void> batchNorm(Queue& queue, const TensorRef& x, const TensorRef& y, con
   FLAGOS_TRY(checkVector(op, var, p.c));
   if (x.numel() == 0) return {};
   setStats(p, *mean, *var);
+  const bool columns = channelsInside(p, true, false);
   if (args.training) {
     if (t.running_mean && t.running_var) {
       p.has_running = 1, p.running_mean_off = t.running_mean->offset, p.running_var_off = t.running_var->offset;
       p.running_dt = storageCode(t.running_mean->dtype);
     }
-    FLAGOS_TRY(start(queue, "bn_stats", x, variant, p, p.c,
+    FLAGOS_TRY(start(queue, columns ? "bn_stats_columns" : "bn_stats", x, variant, p, columns ? ceilDiv(p.c, lanes(x)) : p.c,
                      {&x, mean, var, p.has_running ? t.running_mean : &x, p.has_running ? t.running_var : &x}));
   }
-  return start(queue, "norm_apply", x, variant, p, p.n * p.c,
+  return start(queue, columns ? "norm_apply_columns" : "norm_apply", x, variant, p,
+               columns ? p.n * p.p0 * p.p1 : p.n * p.c,
                {&x, mean, var, t.weight ? t.weight : &x, t.bias ? t.bias : &x, &y});
 }
 
@@ -197,13 +206,16 @@ Result<void> batchNormBackward(Queue& queue, const TensorRef& g, const TensorRef
   setGradients(p, grad_weight, grad_bias);
   setStats(p, *mean, *var);
   p.training = args.training, p.eps = args.eps;
+  const bool columns = channelsInside(p, grad_input != nullptr, true);
   auto sums = takeSums(queue, p, x, p.c);
   if (!sums) return sums.error();
   if (args.training || grad_weight || grad_bias)
-    FLAGOS_TRY(start(queue, "bn_grad_sums", x, variant, p, p.c,
+    FLAGOS_TRY(start(queue, columns ? "bn_grad_sums_columns" : "bn_grad_sums", x, variant, p,
+                     columns ? ceilDiv(p.c, lanes(x)) : p.c,
                      {&g, &x, mean, var, nullptr, grad_weight ? grad_weight : &x, grad_bias ? grad_bias : &x}, &*sums));
   if (!grad_input) return {};
-  return start(queue, "bn_grad_apply", x, variant, p, p.n * p.c,
+  return start(queue, columns ? "bn_grad_apply_columns" : "bn_grad_apply", x, variant, p,
+               columns ? p.n * p.p0 * p.p1 : p.n * p.c,
                {&g, &x, mean, var, nullptr, t.weight ? t.weight : &x, grad_input}, &*sums);
 }
 
@@ -251,7 +263,7 @@ Result<void> layerNormBackward(Queue& queue, const TensorRef& g, const TensorRef
     FLAGOS_TRY(start(queue, "ln_grad_input", x, variant, p, rows, {&g, &x, &mean, &rstd, weight ? weight : &x, grad_input}));
   }
   if (!grad_weight && !grad_bias) return {};
-  return start(queue, "ln_grad_weights", x, variant, p, ceilDiv(columns, isDouble(x) ? 8 : 16),
+  return start(queue, "ln_grad_weights", x, variant, p, ceilDiv(columns, 4 * lanes(x)),
                {&g, &x, &mean, &rstd, grad_weight ? grad_weight : &x, grad_bias ? grad_bias : &x});
 }
 
