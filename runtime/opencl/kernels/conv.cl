@@ -17,6 +17,7 @@ typedef struct {
   long images, rows, cols;             // output pixels of a unit
   long image_units, row_units, col_units;
   long slab_rows, slab_cols;           // gathered input rows and columns (halo included)
+  long chunked;                        // rows are cut into chunks of 8 pixels (the last one padded), see tileChunks
 } Units;
 
 typedef struct {
@@ -90,31 +91,35 @@ inline void gatherSlab(global real* slab, global const void* x, const Image* img
     }
 }
 
-// Up to NR output pixels as runs that lie beside each other in the slab: run i covers panel columns
-// first[i] .. first[i + 1], reads the slab from src[i] and writes the output from dst[i].
+// Up to NR output pixels as runs that lie beside each other in the slab and in an output row: run i is the panel's
+// columns first[i] .. first[i] + length[i], reads the slab from src[i] and writes the output from dst[i].
 typedef struct {
-  long count, cols, longest;
-  bool joined;                 // the output is one contiguous run
-  long first[NR + 1], src[NR], dst[NR];
+  long count, longest;
+  bool whole;                  // NR pixels, contiguous in the output
+  long first[NR + 1], length[NR], src[NR], dst[NR];
 } Runs;
 
-inline void findRuns(Runs* runs, const ConvParams* p, const Place* at, long j0, long total) {
-  long j = 0, n = 0;
-  runs->cols = min((long)NR, total - j0);
+// `row` is the distance between two rows of pixels in the panel: at.cols, or padded to whole chunks.
+inline void findRuns(Runs* runs, const ConvParams* p, const Place* at, long row, long j0, long total) {
+  const long cols = min((long)NR, total - j0);
+  long j = 0, n = 0, x = j0 % row, y = j0 / row % at->rows, i = j0 / row / at->rows;
   runs->longest = 0;
-  runs->joined = p->y.sw == 1;
-  while (j < runs->cols) {
-    const long pixel = j0 + j, x = pixel % at->cols, row = pixel / at->cols, y = row % at->rows, i = row / at->rows;
-    const long len = min(at->cols - x, runs->cols - j);
-    runs->first[n] = j;
-    runs->src[n] = (i * p->x.c * p->units.slab_rows + y * p->win.stride_h) * p->units.slab_cols + x * p->win.stride_w;
-    runs->dst[n] = (at->n0 + i) * p->y.sn + (at->oh0 + y) * p->y.sh + (at->ow0 + x) * p->y.sw;
-    if (n > 0 && runs->dst[n] != runs->dst[0] + j) runs->joined = false;
-    runs->longest = max(runs->longest, len);
-    j += len;
-    ++n;
+  runs->whole = p->y.sw == 1 && cols == NR;
+  while (j < cols) {
+    const long room = min(row - x, cols - j), len = min(at->cols - x, room);
+    if (len > 0) {
+      runs->first[n] = j;
+      runs->length[n] = len;
+      runs->src[n] = (i * p->x.c * p->units.slab_rows + y * p->win.stride_h) * p->units.slab_cols + x * p->win.stride_w;
+      runs->dst[n] = (at->n0 + i) * p->y.sn + (at->oh0 + y) * p->y.sh + (at->ow0 + x) * p->y.sw;
+      if (len < room || runs->dst[n] != runs->dst[0] + j) runs->whole = false;
+      runs->longest = max(runs->longest, len);
+      ++n;
+    }
+    j += room;
+    x = 0;
+    if (++y == at->rows) y = 0, ++i;
   }
-  runs->first[n] = j;
   runs->count = n;
 }
 
@@ -134,11 +139,11 @@ inline void packPatches(global real* panel, global const real* slab, const Runs*
           for (long i = 0; i < n; ++i) vstore8(vload8(0, tap + runs->src[i]), 0, d + runs->first[i]);
         } else if (p->win.stride_w == 1) {
           for (long i = 0; i < n; ++i)
-            for (long q = 0; q < runs->first[i + 1] - runs->first[i]; q += 8)
+            for (long q = 0; q < runs->length[i]; q += 8)
               vstore8(vload8(0, tap + runs->src[i] + q), 0, d + runs->first[i] + q);
         } else {
           for (long i = 0; i < n; ++i)
-            for (long q = 0; q < runs->first[i + 1] - runs->first[i]; ++q)
+            for (long q = 0; q < runs->length[i]; ++q)
               d[runs->first[i] + q] = tap[runs->src[i] + q * p->win.stride_w];
         }
       }
@@ -181,7 +186,7 @@ inline void storePixels(const vec* acc, global void* y, global const void* bias,
       v1 += b;
     }
     const long out = p->y.off + (k0 + r) * p->y.sc;
-    if (runs->joined && p->y.dt == DT_REAL && runs->cols == NR) {
+    if (runs->whole && p->y.dt == DT_REAL) {
       VSTORE(v0, (global real*)y + out + runs->dst[0]);
       VSTORE(v1, (global real*)y + out + runs->dst[0] + VL);
       continue;
@@ -190,8 +195,8 @@ inline void storePixels(const vec* acc, global void* y, global const void* bias,
     VSTORE(v0, row);
     VSTORE(v1, row + VL);
     for (long i = 0; i < runs->count; ++i)
-      for (long q = runs->first[i], o = out + runs->dst[i]; q < runs->first[i + 1]; ++q, o += p->y.sw)
-        storeElem(y, o, row[q], p->y.dt);
+      for (long q = 0, o = out + runs->dst[i]; q < runs->length[i]; ++q, o += p->y.sw)
+        storeElem(y, o, row[runs->first[i] + q], p->y.dt);
   }
 }
 
@@ -206,28 +211,23 @@ kernel void conv_wide(global const void* x, global const real* weights, global c
   const long depth = p.x.c * p.win.r * p.win.s;
   const long units = p.units.image_units * p.units.row_units * p.units.col_units;
   const bool cleared = clearOnce(slab, &p.units, p.slab_size);
-#ifdef REAL_DOUBLE
-  const bool chunked = false;
-#else
-  const bool chunked = p.win.stride_w == 1 && p.units.cols % 8 == 0 && p.y.w % 8 == 0;
-#endif
+  const bool chunked = p.units.chunked;
   if (chunked) findTaps(taps, &p);
   for (long t = p.tasks * worker / workers; t < p.tasks * (worker + 1) / workers; ++t) {
     const long unit = t % units, block = t / units % p.k_blocks, group = t / units / p.k_blocks;
     const Place at = placeOf(&p.units, &p.y, unit);
     gatherSlab(slab, x, &p.x, &p.win, &p.units, &at, group * p.x.c, p.x.c, cleared);
-    const long pixels = at.images * at.rows * at.cols;
+    const long row = chunked ? (at.cols + 7) / 8 * 8 : at.cols, pixels = at.images * at.rows * row;
     const long tile_end = p.k_tiles * (block + 1) / p.k_blocks;
     for (long j0 = 0; j0 < pixels; j0 += NR) {
       Runs runs;
-      findRuns(&runs, &p, &at, j0, pixels);
+      findRuns(&runs, &p, &at, row, j0, pixels);
       long chunks[4];
       if (chunked) {
         // A last, shorter panel repeats its last chunk; what that gives is not stored.
-        for (long c = 0, run = 0; c < 4; ++c) {
-          const long j = min(c * 8, runs.cols - 8);
-          while (runs.first[run + 1] <= j) ++run;
-          chunks[c] = runs.src[run] + j - runs.first[run];
+        for (long c = 0; c < 4; ++c) {
+          const long j = min(j0 + c * 8, pixels - 8), y0 = j / row % at.rows, i = j / row / at.rows;
+          chunks[c] = (i * p.x.c * p.units.slab_rows + y0 * p.win.stride_h) * p.units.slab_cols + j % row;
         }
       } else {
         packPatches(panel, slab, &runs, &p);

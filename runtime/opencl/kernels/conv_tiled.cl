@@ -9,7 +9,7 @@ typedef struct {
   long r, s, stride_h, stride_w, pad_h, pad_w, dil_h, dil_w, groups;
 } Window;
 typedef struct {
-  long images, rows, cols, image_units, row_units, col_units, slab_rows, slab_cols;
+  long images, rows, cols, image_units, row_units, col_units, slab_rows, slab_cols, chunked;
 } Units;
 typedef struct {
   Image x, y;

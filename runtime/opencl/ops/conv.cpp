@@ -30,7 +30,7 @@ Result<void> wide(Queue& queue, Problem p) {
   const int64_t depth = p.xi.c * p.win.r * p.win.s;
   ConvParams c{};
   c.x = p.xi, c.y = p.yi, c.win = p.win;
-  c.units = planUnits(p.win, p.yi, p.xi.c, panel, real_bytes, ceilDiv(want, p.win.groups));
+  c.units = planUnits(p.win, p.yi, p.xi.c, p.yi.c, real_bytes, ceilDiv(want, p.win.groups));
   c.k_tiles = ceilDiv(p.yi.c, kTileRows);
   // Enough tasks for every worker, and no more weights a block than its cache can hold.
   const int64_t weight_bytes = c.k_tiles * kTileRows * depth * static_cast<int64_t>(real_bytes);

@@ -35,7 +35,7 @@ Result<void> wide(Queue& queue, const TensorRef& g, const TensorRef& x, const Te
   if (c.c_block < c.x.c && c.c_block > kTileTaps) c.c_block -= c.c_block % kTileTaps;
   c.c_blocks = ceilDiv(c.x.c, c.c_block);
   const int64_t blocks = c.win.groups * c.c_blocks;
-  c.units = planUnits(c.win, c.g, c.c_block + c.k_pad / 2, 16, real_bytes, ceilDiv(want, blocks));
+  c.units = planUnits(c.win, c.g, c.c_block + c.k_pad / 2, 0, real_bytes, ceilDiv(want, blocks));
   c.shares = std::clamp<int64_t>(ceilDiv(want, blocks), 1, std::max<int64_t>(1, c.units.count()));
   c.tasks = blocks * c.shares;
   const size_t workers = workerCount(queue, c.tasks);

@@ -70,16 +70,31 @@ int64_t slabReals(const Units& u, int64_t channels) noexcept {
   return (u.images * channels * u.slab_rows * u.slab_cols + kSlack + 15) / 16 * 16;
 }
 
-Units planUnits(const Window& win, const Image& y, int64_t channels, int64_t panel, size_t real_bytes,
+Units planUnits(const Window& win, const Image& y, int64_t channels, int64_t outputs, size_t real_bytes,
                 int64_t want) noexcept {
+  const int64_t panel = real_bytes == 8 ? 16 : 32;
   auto bytes = [&](int64_t images, int64_t rows, int64_t cols) {
     return images * channels * span(rows, win.stride_h, win.r, win.dil_h) * span(cols, win.stride_w, win.s, win.dil_w) *
            static_cast<int64_t>(real_bytes);
   };
-  // Columns of the register tile paid for per useful one, and input rows gathered per row needed.
+  // Columns of the register tile paid for per useful one, either with rows padded to chunks of 8 pixels or with the
+  // patches packed, which costs about two tile rows a panel row.
+  const bool may_chunk = outputs && real_bytes == 4 && win.stride_w == 1;
+  auto chunkCost = [&](int64_t images, int64_t rows, int64_t cols) {
+    return static_cast<double>(ceilDiv(images * rows * (ceilDiv(cols, 8) * 8), panel) * panel) /
+           static_cast<double>(images * rows * cols);
+  };
+  auto packCost = [&](int64_t images, int64_t rows, int64_t cols) {
+    const int64_t pixels = images * rows * cols;
+    return static_cast<double>(ceilDiv(pixels, panel) * panel) / static_cast<double>(pixels) *
+           (1 + 3.0 / static_cast<double>(outputs));
+  };
+  // And the input rows gathered per row needed.
   auto cost = [&](int64_t images, int64_t rows, int64_t cols) {
     const int64_t pixels = images * rows * cols;
-    const double waste = static_cast<double>(ceilDiv(pixels, panel) * panel) / static_cast<double>(pixels);
+    double waste = 1;
+    if (outputs) waste = packCost(images, rows, cols);
+    if (may_chunk) waste = std::min(waste, chunkCost(images, rows, cols));
     const double halo = static_cast<double>(span(rows, win.stride_h, win.r, win.dil_h)) /
                         static_cast<double>(rows * win.stride_h);
     return waste + 0.05 * halo + 4.0 / static_cast<double>(pixels);
@@ -106,6 +121,7 @@ Units planUnits(const Window& win, const Image& y, int64_t channels, int64_t pan
   u.col_units = ceilDiv(y.w, u.cols);
   u.slab_rows = span(u.rows, win.stride_h, win.r, win.dil_h);
   u.slab_cols = span(u.cols, win.stride_w, win.s, win.dil_w);
+  u.chunked = may_chunk && chunkCost(u.images, u.rows, u.cols) <= packCost(u.images, u.rows, u.cols);
   return u;
 }
 

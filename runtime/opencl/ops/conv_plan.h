@@ -22,6 +22,7 @@ struct Units {
   int64_t images, rows, cols;
   int64_t image_units, row_units, col_units;
   int64_t slab_rows, slab_cols;
+  int64_t chunked;
   int64_t count() const noexcept { return image_units * row_units * col_units; }
   int64_t pixels() const noexcept { return images * rows * cols; }
 };
@@ -73,9 +74,10 @@ Result<void> check(const char* op, const TensorRef& input, const TensorRef& weig
 Image imageOf(const TensorRef& tensor, int64_t groups) noexcept;
 Window windowOf(const TensorRef& weight, const ConvArgs& args) noexcept;
 
-// Cuts the output into units of about one or two hundred pixels whose gathered input (`channels` deep) stays within
-// the second-level cache, few columns of the register tile (`panel` wide) are wasted, and `want` units exist if possible.
-Units planUnits(const Window& win, const Image& y, int64_t channels, int64_t panel, size_t real_bytes, int64_t want) noexcept;
+// Cuts the output into units of up to a few hundred pixels whose gathered input (`channels` deep) stays within the
+// second-level cache, so that few columns of the register tile are wasted and `want` units exist if possible.
+// `outputs` is the number of channels made from each gathered pixel; 0 for the weight gradient, which has no such tile.
+Units planUnits(const Window& win, const Image& y, int64_t channels, int64_t outputs, size_t real_bytes, int64_t want) noexcept;
 
 // Reals of the slab of one unit, with room for vectors that read past its end.
 int64_t slabReals(const Units& units, int64_t channels) noexcept;
