@@ -8,6 +8,7 @@
 
 #include "lsp/check/report.h"
 #include "lsp/python/value.h"
+#include "lsp/server/loop.h"
 #include "lsp/server/machine.h"
 #include "runtime/base/settings.h"
 #include "runtime/base/version.h"
@@ -77,7 +78,9 @@ int runProgram(int argc, char** argv) {
     return runCheck(check);
   }
   if (!check.paths.empty()) return wrong("a path needs --check: flagos-lsp --check " + check.paths[0]);
-  return wrong("the server is not in this build");
+  ServerOptions server;
+  server.devices = check.devices;
+  return serve(std::move(server));
 }
 
 }  // namespace flagos::lsp

@@ -1,0 +1,70 @@
+#include "lsp/features/phrases.h"
+#include "lsp/features/snapshot.h"
+
+namespace flagos::lsp {
+namespace {
+
+void block(std::string& out, const std::string& line) { out += (out.empty() ? "" : "\n\n") + line; }
+void item(std::string& out, const std::string& line) { out += "\n- " + line; }
+
+void live(std::string& out, const Snapshot& s, const LiveSite* site) {
+  if (!s.live) {
+    if (s.view && !s.view->problem.empty()) block(out, "live values: " + s.view->problem);
+    else block(out, "no process attached");
+    return;
+  }
+  if (!site) return;
+  const auto lines = liveLines(*site);
+  block(out, "**" + lines[0] + "**");
+  out += "\n";
+  for (size_t i = 1; i < lines.size(); ++i) item(out, lines[i]);
+  if (!s.live->same_text && site->state == "not-executed") block(out, "file changed since the run; the process runs the old code");
+}
+
+}  // namespace
+
+std::optional<HoverText> hover(const Snapshot& s, uint32_t offset) {
+  const Site* site = nullptr;
+  size_t index = 0;
+  for (size_t i = 0; i < s.analysis->sites.size(); ++i) {
+    const auto& c = s.analysis->sites[i];
+    if (!c.span.contains(offset)) continue;
+    if (!site || c.span.end - c.span.begin <= site->span.end - site->span.begin) { site = &c; index = i; }
+  }
+  const LiveMeasured* measured = nullptr;
+  if (s.live) {
+    for (const auto& m : s.live->also) {
+      if (!m.span.contains(offset)) continue;
+      if (!measured || m.span.end - m.span.begin <= measured->span.end - measured->span.begin) measured = &m;
+    }
+  }
+  std::string out;
+  Span span{offset, offset};
+  // The innermost of both is meant.
+  if (site && measured && measured->span.end - measured->span.begin < site->span.end - site->span.begin) site = nullptr;
+  if (site) {
+    span = site->span;
+    block(out, "**" + devicesText(*site) + "** — `" + site->call + "` (" + site->kind + ")\n");
+    for (const auto& l : originLines(*site)) item(out, l);
+    if (const auto b = bytesText(*site); !b.empty()) item(out, b);
+    live(out, s, s.live ? &s.live->sites[index] : nullptr);
+  } else if (measured) {
+    span = measured->span;
+    block(out, "`" + measured->text + "`");
+    live(out, s, &measured->live);
+  }
+  for (const auto& n : s.analysis->notes) {
+    if (!n.span.contains(offset) || (site && n.span.end - n.span.begin > site->span.end - site->span.begin)) continue;
+    if (out.empty()) span = n.span;
+    block(out, n.text);
+  }
+  for (const auto& f : s.analysis->findings) {
+    if (!f.span.contains(offset)) continue;
+    if (out.empty()) span = f.span;
+    block(out, "**" + f.code + "**: " + f.message);
+  }
+  if (out.empty()) return std::nullopt;
+  return HoverText{out, span};
+}
+
+}  // namespace flagos::lsp
