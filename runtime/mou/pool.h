@@ -72,6 +72,10 @@ class Pool {
   virtual PoolStats stats() const noexcept = 0;
   virtual void resetPeaks() noexcept = 0;
   virtual std::vector<Holder> holders(size_t top) const = 0;
+  // Around fork, in the forking thread: the child must not inherit a lock held by a thread it does not have. tryLock
+  // never blocks; unlock follows, in parent and child, where it said true.
+  virtual bool tryLockForFork() noexcept = 0;
+  virtual void unlockAfterFork() noexcept = 0;
 };
 
 SlabHandle slabHandle(const Block& block) noexcept;  // the device buffer that holds the block

@@ -30,9 +30,8 @@ class PoolImpl final : public Pool {
   void resetPeaks() noexcept override;
   std::vector<Holder> holders(size_t top) const override;
 
-  // Around fork, so that the child never inherits a lock taken by a thread it does not have.
-  void lockForFork() noexcept { mutex_.lock(); }
-  void unlockAfterFork() noexcept { mutex_.unlock(); }
+  bool tryLockForFork() noexcept override { return mutex_.try_lock(); }
+  void unlockAfterFork() noexcept override { mutex_.unlock(); }
 
  private:
   // A released block that other queues may still use, with the ticket each must reach.

@@ -7,10 +7,12 @@
 #include <cstring>
 
 #include "runtime/base/metric.h"
+#include "runtime/base/paths.h"
 #include "runtime/opencl/describe.h"
 #include "runtime/opencl/device_impl.h"
 #include "runtime/opencl/error.h"
 #include "runtime/opencl/fork_guard.h"
+#include "runtime/opencl/rates.h"
 
 namespace flagos::ocl {
 
@@ -18,13 +20,14 @@ DeviceImpl::DeviceImpl(uint32_t index, cl_device_id id, dal::DeviceDescription d
     : index_(index), id_(id), description_(std::move(description)), shared_(shared) {}
 
 Result<std::unique_ptr<DeviceImpl>> DeviceImpl::open(uint32_t index, cl_platform_id platform, cl_device_id id,
-                                                     dal::DeviceDescription description, bool shared) {
+                                                     dal::DeviceDescription description, bool shared,
+                                                     const std::string& identity) {
   std::unique_ptr<DeviceImpl> device(new DeviceImpl(index, id, std::move(description), shared));
   const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, reinterpret_cast<cl_context_properties>(platform), 0};
   cl_int status = CL_SUCCESS;
   device->context_ = clCreateContext(properties, 1, &id, nullptr, nullptr, &status);
   if (!device->context_) return clError("clCreateContext", status, "npu:" + std::to_string(index));
-  device->programs_ = std::make_unique<ProgramCacheImpl>(device->context_, id, index);
+  device->programs_ = std::make_unique<ProgramCacheImpl>(device->context_, id, index, cacheDir() + "/kernels");
   auto queue = std::make_unique<QueueImpl>(*device, 0, shared);
   if (auto r = queue->open(); !r) return r.error();
   device->queues_[0].store(queue.release(), std::memory_order_release);
@@ -33,7 +36,17 @@ Result<std::unique_ptr<DeviceImpl>> DeviceImpl::open(uint32_t index, cl_platform
   auto pool = mou::Pool::create(*device, options);
   if (!pool) return pool.error();
   device->pool_ = std::move(*pool);
+  fillRates(*device, device->description_, identity);
   return device;
+}
+
+bool DeviceImpl::tryBeforeFork() noexcept {
+  for (uint32_t i = 0; i < kQueues; ++i)
+    if (QueueImpl* q = existing(i)) {
+      q->harvest();
+      if (!q->idle()) return false;
+    }
+  return pool_->tryLockForFork();
 }
 
 DeviceImpl::~DeviceImpl() {

@@ -37,5 +37,8 @@ Result<Device*> device(int index);
 bool isOpen(int index) noexcept;
 // True in a child forked after a device was opened: launches are refused there.
 bool inBadFork() noexcept;
+// At a normal end of the process, while it still stands (Python: atexit): waits for the queues, keeps built programs on
+// disk so that the next process builds none, stops our threads. Devices stay open.
+void shutdown() noexcept;
 
 }  // namespace flagos::ocl

@@ -15,8 +15,10 @@ inline constexpr uint32_t kQueues = 32;
 
 class DeviceImpl final : public Device, public mou::DeviceMemory {
  public:
+  // `identity` names device and driver; rates measured once are kept under it.
   static Result<std::unique_ptr<DeviceImpl>> open(uint32_t index, cl_platform_id platform, cl_device_id id,
-                                                  dal::DeviceDescription description, bool shared);
+                                                  dal::DeviceDescription description, bool shared,
+                                                  const std::string& identity);
   ~DeviceImpl() override;
 
   uint32_t index() const noexcept override { return index_; }
@@ -28,6 +30,10 @@ class DeviceImpl final : public Device, public mou::DeviceMemory {
   mou::Pool& pool() noexcept override { return *pool_; }
   Queue& queue(uint32_t id) noexcept override;
   Result<void> synchronize() noexcept override;
+
+  // Around fork: true when nothing is pending (so that the child sees finished data) and the pool's lock is ours.
+  bool tryBeforeFork() noexcept;
+  void afterFork() noexcept { pool_->unlockAfterFork(); }
 
   // mou::DeviceMemory
   mou::MemoryLimits limits() const override;

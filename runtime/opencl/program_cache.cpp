@@ -1,6 +1,8 @@
 #include "runtime/opencl/program_cache.h"
 
 #include "runtime/base/names.h"
+#include "runtime/opencl/background.h"
+#include "runtime/opencl/describe.h"
 #include "runtime/opencl/error.h"
 #include "runtime/opencl/fork_guard.h"
 
@@ -24,12 +26,35 @@ std::string buildLog(cl_program program, cl_device_id device) {
   return log;
 }
 
+// A binary fits this device with this driver on this platform, and nothing else.
+std::string programIdentity(cl_device_id device) {
+  std::string identity = "1";  // format of what we keep
+  for (const cl_device_info property :
+       {CL_DEVICE_NAME, CL_DEVICE_VENDOR, CL_DEVICE_VERSION, CL_DRIVER_VERSION, CL_DEVICE_EXTENSIONS})
+    identity += '\0' + deviceText(device, property);
+  const auto platform = deviceValue<cl_platform_id>(device, CL_DEVICE_PLATFORM);
+  char version[256] = {};
+  clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof version - 1, version, nullptr);
+  return identity + '\0' + version;
+}
+
+// The program's binary for its only device; empty if the driver gives none.
+std::string binaryOf(cl_program program) {
+  size_t size = 0;
+  if (clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr) != CL_SUCCESS || !size) return {};
+  std::string binary(size, '\0');
+  char* into = binary.data();
+  if (clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof into, &into, nullptr) != CL_SUCCESS) return {};
+  return binary;
+}
+
 }  // namespace
 
-ProgramCacheImpl::ProgramCacheImpl(cl_context context, cl_device_id device, uint32_t index)
-    : context_(context), device_(device), index_(index) {}
+ProgramCacheImpl::ProgramCacheImpl(cl_context context, cl_device_id device, uint32_t index, std::string folder)
+    : context_(context), device_(device), index_(index), disk_(std::move(folder), programIdentity(device)) {}
 
 ProgramCacheImpl::~ProgramCacheImpl() {
+  save();
   for (auto& [key, entry] : kernels_) clReleaseKernel(entry->kernel.handle);
   for (auto& [key, program] : programs_)
     if (program->handle) clReleaseProgram(program->handle);
@@ -49,66 +74,133 @@ Result<const Kernel*> ProgramCacheImpl::get(std::string_view name, std::string_v
                                             std::string_view function, std::string_view options) {
   const std::string program_key = keyOf(name, options) + (compiled_in ? "" : "\1");
   const std::string kernel_key = keyOf(program_key, function);
+  if (forkedAfterOpen())
+    return fail("npu:" + std::to_string(index_) +
+                    " was opened before this process was forked, and OpenCL does not survive fork",
+                "start workers with the spawn method");
   {
     std::shared_lock lock(mutex_);
     if (const auto it = kernels_.find(kernel_key); it != kernels_.end()) return &it->second->kernel;
   }
-  if (forkedAfterOpen())
-    return fail("npu:" + std::to_string(index_) + " was opened before this process was forked, and OpenCL does not survive fork",
-                "start workers with the spawn method");
-  Program* program = nullptr;
-  {
-    std::unique_lock lock(mutex_);
-    auto& slot = programs_[program_key];
-    if (!slot) slot = std::make_unique<Program>();
-    program = slot.get();
-  }
+  Program* program = this->program(program_key);
   std::unique_lock building(program->mutex);
-  if (!program->built) {
-    if (compiled_in) text = kernelSource(name);
-    if (text.empty())
-      program->error = fail("no OpenCL source named '" + std::string(name) + "' is compiled in", "rebuild FlagOS");
-    else
-      build(*program, name, text, options);
-    program->built = true;
-  }
+  ensureBuilt(*program, name, text, compiled_in, options);
   if (program->error) return *program->error;
-  std::unique_lock lock(mutex_);
-  auto& slot = kernels_[kernel_key];
-  if (!slot) {
-    cl_int status = CL_SUCCESS;
-    const cl_kernel handle = clCreateKernel(program->handle, std::string(function).c_str(), &status);
-    if (!handle) {
-      kernels_.erase(kernel_key);
-      return clError("clCreateKernel", status, std::string(name) + ".cl, function " + std::string(function));
-    }
-    slot = std::make_unique<Entry>();
-    slot->kernel.handle = handle;
-    slot->kernel.name = internName(function);
-    slot->kernel.owner = &slot->owner;
+  {
+    std::shared_lock lock(mutex_);
+    if (const auto it = kernels_.find(kernel_key); it != kernels_.end()) return &it->second->kernel;
   }
-  return &slot->kernel;
+  const std::string function_name(function);
+  cl_int status = CL_SUCCESS;
+  cl_kernel handle = clCreateKernel(program->handle, function_name.c_str(), &status);
+  if (!handle && program->from_disk) {
+    // The driver took the binary and yet cannot use it: build afresh and replace the file.
+    disk_.drop(*program->from_disk);
+    clReleaseProgram(program->handle);
+    program->handle = nullptr;
+    program->from_disk.reset();
+    program->built = false;
+    ensureBuilt(*program, name, text, compiled_in, options);
+    if (program->error) return *program->error;
+    handle = clCreateKernel(program->handle, function_name.c_str(), &status);
+  }
+  if (!handle) return clError("clCreateKernel", status, std::string(name) + ".cl, function " + function_name);
+  auto entry = std::make_unique<Entry>();
+  entry->kernel.handle = handle;
+  entry->kernel.name = internName(function);
+  entry->kernel.owner = &entry->owner;
+  const Kernel* kernel = &entry->kernel;
+  std::unique_lock lock(mutex_);
+  kernels_[kernel_key] = std::move(entry);
+  return kernel;
+}
+
+ProgramCacheImpl::Program* ProgramCacheImpl::program(const std::string& key) {
+  std::unique_lock lock(mutex_);
+  auto& slot = programs_[key];
+  if (!slot) slot = std::make_unique<Program>();
+  return slot.get();
+}
+
+void ProgramCacheImpl::ensureBuilt(Program& program, std::string_view name, std::string_view text, bool compiled_in,
+                                   std::string_view options) {
+  if (program.built) return;
+  program.built = true;
+  if (compiled_in) text = kernelSource(name);
+  if (text.empty())
+    program.error = fail("no OpenCL source named '" + std::string(name) + "' is compiled in", "rebuild FlagOS");
+  else
+    build(program, name, text, options);
+}
+
+Error ProgramCacheImpl::buildError(cl_program handle, cl_int status, std::string_view name,
+                                   std::string_view options) const {
+  Error error = clError("clBuildProgram", status, std::string(name) + ".cl (options '" + std::string(options) + "')");
+  if (const std::string log = buildLog(handle, device_); !log.empty()) error.what += ":\n" + log;
+  return error;
+}
+
+bool ProgramCacheImpl::fromDisk(Program& program, DiskCache::Key key, std::string_view options) {
+  const auto binary = disk_.load(key);
+  if (!binary) return false;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(binary->data());
+  const size_t size = binary->size();
+  cl_int loaded = CL_SUCCESS, status = CL_SUCCESS;
+  const cl_program handle = clCreateProgramWithBinary(context_, 1, &device_, &size, &bytes, &loaded, &status);
+  if (handle && status == CL_SUCCESS && loaded == CL_SUCCESS &&
+      clBuildProgram(handle, 1, &device_, std::string(options).c_str(), nullptr, nullptr) == CL_SUCCESS) {
+    program.handle = handle;
+    program.from_disk = key;
+    disk_hits_.fetch_add(1, std::memory_order_relaxed);
+    return true;
+  }
+  // The file is whole but the driver does not want it: it is replaced by what we build now.
+  if (handle) clReleaseProgram(handle);
+  disk_.drop(key);
+  return false;
 }
 
 void ProgramCacheImpl::build(Program& program, std::string_view name, std::string_view text, std::string_view options) {
-  const std::string_view prelude = kernelSource("prelude");
-  const std::string line = "\n#line 1 \"" + std::string(name) + ".cl\"\n";
-  const char* parts[] = {prelude.data(), line.data(), text.data()};
-  const size_t sizes[] = {prelude.size(), line.size(), text.size()};
+  std::string whole(kernelSource("prelude"));
+  whole += "\n#line 1 \"" + std::string(name) + ".cl\"\n";
+  whole += text;
+  const DiskCache::Key key = disk_.key(whole, options);
+  if (fromDisk(program, key, options)) return;
+  const DiskCache::Lock lock(disk_.lockPath());
+  if (fromDisk(program, key, options)) return;  // another process was faster
+  const char* source = whole.c_str();
+  const size_t size = whole.size();
   cl_int status = CL_SUCCESS;
-  const bool has_prelude = !prelude.empty();
-  program.handle = clCreateProgramWithSource(context_, has_prelude ? 3 : 2, parts + (has_prelude ? 0 : 1),
-                                             sizes + (has_prelude ? 0 : 1), &status);
-  if (!program.handle) {
+  const cl_program handle = clCreateProgramWithSource(context_, 1, &source, &size, &status);
+  if (!handle) {
     program.error = clError("clCreateProgramWithSource", status, std::string(name) + ".cl");
     return;
   }
   builds_.fetch_add(1, std::memory_order_relaxed);
-  status = clBuildProgram(program.handle, 1, &device_, std::string(options).c_str(), nullptr, nullptr);
-  if (status == CL_SUCCESS) return;
-  Error error = clError("clBuildProgram", status, std::string(name) + ".cl (options '" + std::string(options) + "')");
-  if (const std::string log = buildLog(program.handle, device_); !log.empty()) error.what += ":\n" + log;
-  program.error = std::move(error);
+  status = clBuildProgram(handle, 1, &device_, std::string(options).c_str(), nullptr, nullptr);
+  if (status != CL_SUCCESS) {
+    program.error = buildError(handle, status, name, options);
+    clReleaseProgram(handle);
+    return;
+  }
+  program.handle = handle;
+  clRetainProgram(handle);
+  runWhenQuiet([this, handle, key] {
+    if (const std::string binary = binaryOf(handle); !binary.empty()) disk_.store(key, binary);
+    clReleaseProgram(handle);
+  });
 }
+
+void ProgramCacheImpl::prebuild(std::vector<ProgramSpec> list) {
+  for (ProgramSpec& spec : list)
+    runSoon([this, spec = std::move(spec)] {
+      const bool compiled_in = spec.text.empty();
+      Program* p = program(keyOf(spec.name, spec.options) + (compiled_in ? "" : "\1"));
+      std::unique_lock building(p->mutex);
+      ensureBuilt(*p, spec.name, spec.text, compiled_in, spec.options);
+    });
+}
+
+void ProgramCacheImpl::save() noexcept { drainBackground(); }
 
 }  // namespace flagos::ocl

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/opencl/disk_cache.h"
 #include "runtime/opencl/program.h"
 #include "runtime/opencl/queue_impl.h"
 
@@ -18,12 +19,15 @@ namespace flagos::ocl {
 
 class ProgramCacheImpl final : public ProgramCache {
  public:
-  ProgramCacheImpl(cl_context context, cl_device_id device, uint32_t index);
+  // Programs are kept under `folder`.
+  ProgramCacheImpl(cl_context context, cl_device_id device, uint32_t index, std::string folder);
   ~ProgramCacheImpl() override;
 
   Result<const Kernel*> kernel(std::string_view source, std::string_view function, std::string_view options) override;
   Result<const Kernel*> kernelFromText(std::string_view key, std::string_view text, std::string_view function,
                                        std::string_view options) override;
+  void prebuild(std::vector<ProgramSpec> list) override;
+  void save() noexcept override;
   uint64_t builds() const noexcept override { return builds_.load(std::memory_order_relaxed); }
   uint64_t diskHits() const noexcept override { return disk_hits_.load(std::memory_order_relaxed); }
 
@@ -33,6 +37,7 @@ class ProgramCacheImpl final : public ProgramCache {
     bool built = false;
     cl_program handle = nullptr;
     std::optional<Error> error;
+    std::optional<DiskCache::Key> from_disk;  // set if the binary came from a file
   };
   struct Entry {
     Kernel kernel;
@@ -41,11 +46,18 @@ class ProgramCacheImpl final : public ProgramCache {
 
   Result<const Kernel*> get(std::string_view name, std::string_view text, bool compiled_in, std::string_view function,
                             std::string_view options);
+  Program* program(const std::string& key);
+  // Under the program's mutex.
+  void ensureBuilt(Program& program, std::string_view name, std::string_view text, bool compiled_in,
+                   std::string_view options);
   void build(Program& program, std::string_view name, std::string_view text, std::string_view options);
+  bool fromDisk(Program& program, DiskCache::Key key, std::string_view options);
+  Error buildError(cl_program handle, cl_int status, std::string_view name, std::string_view options) const;
 
   const cl_context context_;
   const cl_device_id device_;
   const uint32_t index_;
+  DiskCache disk_;
   std::shared_mutex mutex_;
   std::unordered_map<std::string, std::unique_ptr<Entry>> kernels_;    // name \0 options \0 function
   std::unordered_map<std::string, std::unique_ptr<Program>> programs_;  // name \0 options

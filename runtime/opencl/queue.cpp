@@ -15,8 +15,6 @@
 namespace flagos::ocl {
 namespace {
 
-std::atomic<TimingSink> sink{nullptr};
-std::atomic<bool> timing{false};
 constexpr uint64_t kFlushEvery = 16;
 
 }  // namespace
@@ -26,14 +24,10 @@ LaunchTag& currentTag() noexcept {
   return tag;
 }
 
-void setTimingSink(TimingSink s) noexcept { sink.store(s, std::memory_order_release); }
-void setTimingEnabled(bool on) noexcept { timing.store(on, std::memory_order_release); }
-bool timingEnabled() noexcept { return timing.load(std::memory_order_acquire); }
-TimingSink timingSink() noexcept { return sink.load(std::memory_order_acquire); }
-
 QueueImpl::QueueImpl(Device& device, uint32_t id, bool shared) : device_(device), id_(id), shared_(shared) {}
 
 QueueImpl::~QueueImpl() {
+  forgetQueue(this);
   (void)finish();
   if (queue_) clReleaseCommandQueue(queue_);
 }
@@ -47,7 +41,19 @@ Result<void> QueueImpl::open() {
     open_error_ = clError("clCreateCommandQueue", status, about());
     return *open_error_;
   }
+  rememberQueue(this);
   return {};
+}
+
+void QueueImpl::harvest() noexcept {
+  if (idle() || forkedAfterOpen()) return;
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return;
+  if (unflushed_) {
+    clFlush(queue_);
+    unflushed_ = 0;
+  }
+  retire(true);
 }
 
 std::optional<Error> QueueImpl::refuse() const {

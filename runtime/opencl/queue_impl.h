@@ -40,6 +40,8 @@ class QueueImpl final : public Queue {
   Result<void> wait(uint64_t ticket) noexcept override;
   Result<void> waitFor(Queue& other, uint64_t ticket) noexcept override;
 
+  // Takes in what has finished, so that timings arrive although nobody launches or waits.
+  void harvest() noexcept;
   // Done by our own counters, without asking the driver.
   bool knownDone(uint64_t ticket) const noexcept { return done_.load(std::memory_order_acquire) >= ticket; }
 
@@ -74,7 +76,10 @@ class QueueImpl final : public Queue {
   std::array<Entry, kRing> ring_{};      // tickets done_+1 .. submitted_
 };
 
+// timing.cpp
 bool timingEnabled() noexcept;
 TimingSink timingSink() noexcept;
+void rememberQueue(QueueImpl* queue);
+void forgetQueue(QueueImpl* queue) noexcept;
 
 }  // namespace flagos::ocl
