@@ -1,4 +1,7 @@
 // The `flagos` program: finds the command, reports wrong calls in one sentence with the nearest option, never throws.
+#include <unistd.h>
+
+#include <csignal>
 #include <exception>
 #include <iostream>
 
@@ -82,6 +85,8 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   std::ios::sync_with_stdio(false);
+  // `flagos top --follow | head` ends quietly when the reader has seen enough, and never by a signal.
+  std::signal(SIGPIPE, [](int) { ::_exit(0); });
   try {
     return run(argc, argv);
   } catch (const std::exception& e) {

@@ -1,0 +1,112 @@
+"""`flagos devices`: the command contract, field by field, and its exit codes."""
+import json
+import os
+
+import pytest
+
+from conftest import MACHINES
+
+DEVICE_FIELDS = {"index", "device", "name", "vendor", "kind", "usable", "why_unusable", "pci", "parent", "stable_id", "drivers",
+                 "fingerprint", "memory", "utilisation", "dtypes", "sort_key"}
+METRIC_FIELDS = {"value", "unit", "source", "age_s", "why_missing"}
+SOURCES = {"opencl", "sysfs", "driver", "measured", "table", "predicted"}
+# Exit 3 where nothing is usable.
+NOTHING_USABLE = {"no-driver", "fallen-off-the-bus", "ascend-310p", "opencl-device-fails", "broken-files"}
+
+
+def check_metric(m):
+    assert set(m) == METRIC_FIELDS
+    if m["value"] is None:
+        assert m["why_missing"] and m["source"] is None
+    else:
+        assert m["why_missing"] is None and m["source"] in SOURCES
+
+
+@pytest.mark.parametrize("machine", sorted(m for m in os.listdir(MACHINES) if os.path.isdir(os.path.join(MACHINES, m))))
+def test_contract_on_recorded_machines(flagos_json, flagos, machine):
+    root = os.path.join(MACHINES, machine)
+    code = 3 if machine in NOTHING_USABLE else 0
+    doc = flagos_json("devices", "--root", root, code=code)
+    assert doc["version"] == 1
+    for d in doc["devices"]:
+        assert DEVICE_FIELDS <= set(d)
+        assert d["kind"] in ("discrete", "integrated", "cpu", "npu", "other")
+        assert (d["device"] is None) == (d["index"] is None)
+        assert d["usable"] == (d["why_unusable"] is None)
+        assert set(d["memory"]) == {"dedicated", "shared", "used", "free"}
+        for m in (*d["memory"].values(), d["utilisation"]):
+            check_metric(m)
+        f = d["fingerprint"]
+        assert f["result"] in ("exact", "family", "unknown")
+        assert (f["model"] is not None) == (f["result"] == "exact")
+        assert {"identity", "build", "candidates"} <= set(f)
+        for c in f["candidates"]:
+            assert {"model", "score", "for", "against"} == set(c)
+        for x in d["drivers"]:
+            assert {"platform", "version", "chosen", "why"} == set(x)
+    for p in doc["probes"]:
+        assert (p["found"] > 0) == (p["why_nothing"] is None)
+    # FLAGOS_ROOT is the same as --root, and the text output ends with the same exit code.
+    assert flagos_json("devices", code=code, FLAGOS_ROOT=root) == doc
+    rc, out, err = flagos("devices", "--why", "--root", root)
+    assert rc == code and err == ""
+    for d in doc["devices"]:
+        assert d["name"] in out and d["stable_id"] in out
+
+
+def test_this_machine(flagos_json):
+    doc = flagos_json("devices")
+    first = doc["devices"][0]
+    assert first["index"] == 0 and first["device"] == "npu:0" and first["usable"]
+    cpu = [d for d in doc["devices"] if d["kind"] == "cpu"]
+    assert len(cpu) == 1 and cpu[0]["memory"]["shared"]["value"] > 2**28
+    others = [d for d in doc["devices"] if d["usable"] and d["kind"] != "cpu"]
+    assert (cpu[0]["index"] == 0) == (not others)
+
+
+def test_device_name_and_visibility_from_the_environment(flagos_json):
+    assert flagos_json("devices", FLAGOS_DEVICE_NAME="ai")["devices"][0]["device"] == "ai:0"
+    doc = flagos_json("devices", FLAGOS_VISIBLE_DEVICES="-1", code=3)
+    assert all(not d["usable"] for d in doc["devices"])
+    assert any("FLAGOS_VISIBLE_DEVICES" in d["why_unusable"] for d in doc["devices"])
+
+
+def test_recorded_machine_replays(flagos, flagos_json, tmp_path):
+    target = str(tmp_path / "machine")
+    assert flagos("doctor", "--record", target)[0] == 0
+    live, replay = flagos_json("devices"), flagos_json("devices", "--root", target)
+
+    def stable(doc):
+        # What changes from second to second is no part of the machine.
+        for d in doc["devices"]:
+            d["memory"] = {k: m["source"] for k, m in d["memory"].items()}
+            d["utilisation"] = d["utilisation"]["source"]
+            d.pop("age_s", None)
+        return doc["devices"], [(p["name"], p["found"]) for p in doc["probes"]]
+    assert stable(live) == stable(replay)
+    text = "".join(open(os.path.join(folder, f), errors="replace").read() for folder, _, files in os.walk(target) for f in files)
+    home = os.path.expanduser("~")
+    assert home == "/" or home + "/" not in text
+    assert os.uname().nodename not in text or len(os.uname().nodename) < 4
+    # A second recording into the same folder is refused.
+    rc, _, err = flagos("doctor", "--record", target)
+    assert rc == 2 and "not empty" in err
+
+
+def test_wrong_calls_name_the_nearest_option(flagos):
+    for args, word in ((["devcies"], "devices"), (["devices", "--jsn"], "--json"), (["fingerprints", "chekc"], "check")):
+        rc, out, err = flagos(*args)
+        assert rc == 2 and out == "" and f"did you mean {word}?" in err and err.count("\n") == 1, err
+    for args in (["devices", "--root"], ["devices", "--root", "/no/such/folder"], ["devices", "extra"], ["fingerprints"], []):
+        assert flagos(*args)[0] == 2, args
+    rc, out, _ = flagos("--version")
+    assert rc == 0 and out.startswith("flagos ")
+    assert flagos("--help")[0] == 0
+    # A closed reader is no crash.
+    assert flagos("devices", "--json")[0] == 0
+
+
+def test_no_colour_and_one_document(flagos):
+    rc, out, _ = flagos("devices", "--json")
+    assert rc == 0 and json.loads(out) and "\x1b" not in out
+    assert "\x1b" not in flagos("devices")[1]

@@ -1,0 +1,77 @@
+"""`flagos doctor`: the settings with values and warnings, drivers, and PyTorch found by its files."""
+import json
+
+import pytest
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A virtual environment with a torch of our making: version.py is all that doctor reads."""
+    folder = tmp_path / "venv" / "lib" / "python3.11" / "site-packages"
+    (folder / "torch").mkdir(parents=True)
+
+    def make(version="2.13.0+cpu", cuda="None", flagos=True, other=None):
+        (folder / "torch" / "version.py").write_text(f"__version__ = '{version}'\ncuda: Optional[str] = {cuda}\n")
+        if flagos:
+            (folder / "flagos").mkdir(exist_ok=True)
+            (folder / "flagos" / "__init__.py").write_text("")
+        if other:
+            info = folder / f"{other}-1.0.dist-info"
+            info.mkdir()
+            (info / "entry_points.txt").write_text(f"[console_scripts]\nx = y:z\n\n[torch.backends]\n{other} = {other}:_autoload\n")
+        return str(tmp_path / "venv")
+    return make
+
+
+def doctor(flagos, **env):
+    rc, out, err = flagos("doctor", "--json", **env)
+    assert err == ""
+    return rc, json.loads(out)
+
+
+def test_nothing_wrong(flagos, site):
+    rc, doc = doctor(flagos, VIRTUAL_ENV=site())
+    assert rc == 0 and doc["problems"] == []
+    assert doc["torch"]["version"] == "2.13.0+cpu" and doc["torch"]["flagos_package"] is True and doc["torch"]["cuda"] is None
+    assert doc["opencl"]["loader"].endswith("libOpenCL.so.1") and doc["opencl"]["drivers"]
+    assert doc["devices"][0]["device"] == "npu:0"
+
+
+def test_settings_with_values_and_warnings(flagos, site):
+    rc, doc = doctor(flagos, VIRTUAL_ENV=site(), FLAGOS_FALBACK="warn", FLAGOS_ROUTE="sideways", FLAGOS_INCLUDE_CPU="1")
+    rows = {s["name"]: s for s in doc["settings"]}
+    assert rows["FLAGOS_INCLUDE_CPU"]["value"] == "1" and rows["FLAGOS_RULES"]["value"] is None
+    assert all(s["effect"] and s["default"] for s in doc["settings"])
+    assert rc == 1
+    assert any("FLAGOS_FALBACK" in w and "FLAGOS_FALLBACK" in w for w in doc["warnings"])
+    assert any("sideways" in w for w in doc["warnings"])
+
+
+def test_cuda_build_says_what_accelerator_means(flagos, site):
+    rc, doc = doctor(flagos, VIRTUAL_ENV=site("2.13.0+cu126", "'12.6'"))
+    text = json.dumps(doc["problems"])
+    assert rc == 1 and doc["torch"]["cuda"] == "12.6"
+    assert "torch.accelerator means npu" in text and "TORCH_DEVICE_BACKEND_AUTOLOAD=0" in text
+
+
+@pytest.mark.parametrize("kwargs, words", [
+    ({"version": "2.12.1"}, ["2.12.1", "torch==2.13.0"]),
+    ({"flagos": False}, ["flagos/__init__.py", "./dev build"]),
+    ({"other": "torch_npu"}, ["torch_npu", "room for one"]),
+])
+def test_each_problem_says_what_and_what_to_do(flagos, site, kwargs, words):
+    rc, doc = doctor(flagos, VIRTUAL_ENV=site(**kwargs))
+    text = json.dumps(doc["problems"])
+    assert rc == 1 and all(w in text for w in words), text
+
+
+def test_autoload_switched_off_is_a_finding(flagos, site):
+    for value, wrong in (("0", True), ("true", True), ("1", False)):
+        rc, doc = doctor(flagos, VIRTUAL_ENV=site(), TORCH_DEVICE_BACKEND_AUTOLOAD=value)
+        assert rc == (1 if wrong else 0), value
+
+
+def test_home_is_not_named(flagos, site, tmp_path):
+    home = str(tmp_path)
+    rc, out, _ = flagos("doctor", VIRTUAL_ENV=site(), HOME=home, XDG_CONFIG_HOME="", FLAGOS_RULES=home + "/rules.json")
+    assert home not in out and "~/rules.json" in out
