@@ -149,6 +149,19 @@ Exit offline(const Options& o) {
 
 // ---- live ----
 
+// A call whose route changed while it ran is told once: both routes have the same explanation now.
+Json distinct(const Json& list) {
+  Json out = Json::array();
+  for (const Json& doc : list) {
+    if (!doc.is_object()) continue;
+    const bool known = std::any_of(out.begin(), out.end(), [&](const Json& other) {
+      return other.value("signature", Json()) == doc.value("signature", Json()) && other.value("query", Json()) == doc.value("query", Json());
+    });
+    if (!known) out.push_back(doc);
+  }
+  return out;
+}
+
 Exit atLine(const Options& o) {
   const auto colon = o.at.rfind(':');
   int line = 0;
@@ -164,7 +177,7 @@ Exit atLine(const Options& o) {
   if (!answers) return report("explain", answers.error());
   for (const Answer& a : *answers) {
     if (!a.reply) continue;
-    const Json list = a.reply->value("explanations", Json::array());
+    const Json list = distinct(a.reply->value("explanations", Json::array()));
     if (list.empty()) continue;
     // The contract's document is one call: the one with most device time. The line's others follow in it.
     Json doc = list[0];

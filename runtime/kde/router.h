@@ -78,7 +78,8 @@ class Router {
   virtual void setMode(Mode) = 0;
   virtual void setFallback(Fallback) = 0;
   virtual std::vector<std::string> problems() const = 0;
-  // Measured device time of a route (from telemetry), used by explain.
+  // Mean device seconds of one call of a route (all its launches), from telemetry; explain shows it beside the prediction
+  // and choices never depend on it. The last value wins. Any thread.
   virtual void recordMeasured(RouteId, double seconds) noexcept = 0;
   virtual const RouterOptions& options() const noexcept = 0;   // as given to create
   virtual Mode mode() const noexcept = 0;                       // as switched since; any thread
