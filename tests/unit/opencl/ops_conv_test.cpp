@@ -122,6 +122,13 @@ const Case kCases[] = {
     {"tiny images", 9, 3, 2, 2, 4, 2, 2},
     {"stride beyond the window", 2, 3, 11, 12, 4, 2, 2, {.stride = {3, 4}}},
     {"many channels", 1, 40, 4, 4, 70, 3, 3, {.padding = {1, 1}}},
+    {"more images than workers", 37, 3, 8, 8, 5, 3, 3, {.padding = {1, 1}}},
+    {"more images than workers, strided", 37, 3, 9, 6, 5, 3, 3, {.stride = {2, 2}, .padding = {1, 1}}},
+    {"rows of 14", 3, 4, 14, 14, 20, 3, 3, {.padding = {1, 1}}},
+    {"rows of 7", 11, 4, 7, 7, 9, 3, 3, {.padding = {1, 1}}},
+    {"rows of 30, strips of rows", 2, 3, 33, 30, 4, 3, 3, {.padding = {1, 1}}},
+    {"weights beyond one block", 2, 160, 4, 4, 160, 3, 3, {.padding = {1, 1}}},
+    {"stride 4, beyond the phases", 2, 3, 21, 22, 4, 5, 5, {.stride = {5, 4}, .padding = {2, 1}}},
     {"transposed", 2, 4, 5, 6, 3, 3, 3, {.padding = {1, 1}, .transposed = true}},
     {"transposed, strided, grouped, padded output", 2, 4, 5, 6, 6, 3, 3,
      {{2, 2}, {1, 1}, {1, 1}, 2, true}, 1},
@@ -139,7 +146,7 @@ TEST_CASE("conv: forward and gradients over the table", "[conv]") {
 TEST_CASE("conv: dtypes", "[conv]") {
   for (DType t : {DType::float64, DType::float16, DType::bfloat16})
     for (Variant v : kVariants)
-      for (size_t i : {size_t{0}, size_t{2}, size_t{3}, size_t{15}}) run(kCases[i], t, v, false);
+      for (size_t i : {size_t{0}, size_t{2}, size_t{3}, size_t{14}, size_t{16}, size_t{22}}) run(kCases[i], t, v, false);
 }
 
 TEST_CASE("conv: one-dimensional tensors", "[conv]") {
