@@ -49,7 +49,8 @@ struct MemoryCell { std::atomic<int64_t> live, peak; std::atomic<uint64_t> alloc
 enum class What : uint32_t { route, fallback, copy };
 struct EventCell {
   uint64_t key;
-  std::atomic<uint64_t> calls, amount, timed;   // amount: device ns of a route, bytes of the others
+  // amount: device ns of a route, bytes of the others. timed: calls made while timings ran; launches: kernels timed.
+  std::atomic<uint64_t> calls, amount, timed, launches;
 };
 
 struct RouteInfo {
@@ -209,7 +210,13 @@ void countFree(uint32_t device, SiteId site, uint64_t bytes) noexcept {
   if (MemoryCell* c = r.memory[deviceSlot(r, device)].make(site)) c->live.fetch_sub(static_cast<int64_t>(bytes), relaxed);
 }
 
-void countCall(SiteId site, RouteId route) noexcept { count(site, What::route, route, 0); }
+void countCall(SiteId site, RouteId route) noexcept {
+  Recorder& r = recorder();
+  if (EventCell* c = cellOf(r, site, What::route, route)) {
+    c->calls.fetch_add(1, relaxed);
+    if (r.timing.load(relaxed)) c->timed.fetch_add(1, relaxed);
+  }
+}
 void countFallback(SiteId site, NameId op, uint64_t bytes) noexcept { count(site, What::fallback, op, bytes); }
 void countCopy(SiteId site, CopyKind kind, uint64_t bytes) noexcept {
   count(site, What::copy, static_cast<uint32_t>(kind), bytes);
@@ -220,7 +227,7 @@ void addDeviceTime(SiteId site, RouteId route, uint64_t start_ns, uint64_t end_n
   Recorder& r = recorder();
   if (EventCell* c = cellOf(r, site, What::route, route)) {
     c->amount.fetch_add(end_ns - start_ns, relaxed);
-    c->timed.fetch_add(1, relaxed);
+    c->launches.fetch_add(1, relaxed);
   }
   const RouteInfo* info = r.routes.find(route);
   r.busy[deviceSlot(r, info ? info->device.load(relaxed) : 0)].add(start_ns, end_ns);
@@ -249,22 +256,23 @@ Counters readCounters() {
       if (!allocations && !live) continue;
       row.emplace(uint64_t{d} << 32 | s, out.sites.size());
       out.sites.push_back({s, d, static_cast<uint64_t>(std::max<int64_t>(live, 0)),
-                           static_cast<uint64_t>(std::max(peak, live)), allocations, 0, 0, 0});
+                           static_cast<uint64_t>(std::max(peak, live)), allocations, 0, 0, 0, 0});
     }
     out.device_busy_ns.push_back(r.busy[d].total.load(relaxed));
   }
   const uint32_t cells = r.cell_count.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < cells; ++i) {
     const EventCell& c = *r.cells.find(i);
-    const uint64_t calls = c.calls.load(relaxed), amount = c.amount.load(relaxed), timed = c.timed.load(relaxed);
-    if (!calls && !timed) continue;
+    const uint64_t calls = c.calls.load(relaxed), amount = c.amount.load(relaxed), timed = c.timed.load(relaxed),
+                   launches = c.launches.load(relaxed);
+    if (!calls && !launches) continue;
     const auto site = static_cast<SiteId>(c.key >> 32);
     const auto id = static_cast<uint32_t>(c.key & 0x3fffffffu);
     switch (static_cast<What>(c.key >> 30 & 3u)) {
       case What::fallback: out.fallbacks.push_back({site, id, calls, amount}); break;
       case What::copy: out.copies.push_back({site, static_cast<CopyKind>(id), calls, amount}); break;
       case What::route: {
-        RouteCounters rc{site, id, 0, 0, 0, 0, -1, calls, amount, timed, 0};
+        RouteCounters rc{site, id, 0, 0, 0, 0, -1, calls, amount, timed, launches, 0};
         if (const RouteInfo* info = r.routes.find(id)) {
           rc.op = info->op.load(relaxed), rc.kernel = info->kernel.load(relaxed), rc.reason = info->reason.load(relaxed);
           rc.bound = info->bound.load(relaxed), rc.device = info->device.load(relaxed);
@@ -272,9 +280,9 @@ Counters readCounters() {
         }
         out.routes.push_back(rc);
         const auto [it, fresh] = row.emplace(uint64_t{rc.device} << 32 | site, out.sites.size());
-        if (fresh) out.sites.push_back({site, rc.device, 0, 0, 0, 0, 0, 0});
+        if (fresh) out.sites.push_back({site, rc.device, 0, 0, 0, 0, 0, 0, 0});
         SiteCounters& s = out.sites[it->second];
-        s.calls += calls, s.device_ns += amount, s.timed_calls += timed;
+        s.calls += calls, s.device_ns += amount, s.timed_calls += timed, s.launches += launches;
       }
     }
   }
@@ -294,7 +302,7 @@ void resetForTest() {
   for (uint32_t i = 0, n = r.cell_count.load(std::memory_order_acquire); i < n; ++i) {
     EventCell* c = r.cells.find(i);
     if (!c) break;
-    c->calls.store(0, relaxed), c->amount.store(0, relaxed), c->timed.store(0, relaxed);
+    c->calls.store(0, relaxed), c->amount.store(0, relaxed), c->timed.store(0, relaxed), c->launches.store(0, relaxed);
   }
   r.timing.store(false, relaxed);
 }

@@ -58,9 +58,10 @@ void addDeviceTime(SiteId, RouteId, uint64_t start_ns, uint64_t end_ns) noexcept
 bool timingWanted() noexcept;
 void setTimingWanted(bool) noexcept;            // by the server, or a recording
 
-// Counters as a viewer reads them. Values are exact at some moment during the call; it never blocks producers.
-struct SiteCounters { SiteId site; uint32_t device; uint64_t live_bytes, peak_bytes, allocations; uint64_t calls, device_ns, timed_calls; };
-struct RouteCounters { SiteId site; RouteId route; NameId op, kernel, reason, bound; double predicted_s; uint64_t calls, device_ns, timed_calls; uint32_t device; };
+// Counters as a viewer reads them. timed_calls are the calls made while timings ran: device_ns / timed_calls is the time of
+// one call, whatever number of kernels it launches. launches = 0: no kernel was timed, so device_ns says nothing. Values are exact at some moment during the call; it never blocks producers.
+struct SiteCounters { SiteId site; uint32_t device; uint64_t live_bytes, peak_bytes, allocations; uint64_t calls, device_ns, timed_calls, launches; };
+struct RouteCounters { SiteId site; RouteId route; NameId op, kernel, reason, bound; double predicted_s; uint64_t calls, device_ns, timed_calls, launches; uint32_t device; };
 struct FallbackCounters { SiteId site; NameId op; uint64_t calls, bytes; };
 struct CopyCounters { SiteId site; CopyKind kind; uint64_t calls, bytes; };
 struct Counters {

@@ -9,11 +9,10 @@
 namespace flagos::telemetry {
 namespace {
 
-constexpr const char* kNotTimed = "no timed call yet: timings run while a viewer is attached";
 
 Metric bytes(uint64_t v) { return Metric::of(static_cast<double>(v), "B", "measured"); }
-Metric deviceTime(uint64_t ns, uint64_t timed_calls) {
-  if (timed_calls == 0) return Metric::missing("s", kNotTimed);
+Metric deviceTime(uint64_t ns, uint64_t launches) {
+  if (launches == 0) return Metric::missing("s", "no kernel of it was timed: timings run while a viewer is attached");
   return Metric::of(static_cast<double>(ns) / 1e9, "s", "measured");
 }
 const char* copyKind(CopyKind k) {
@@ -50,7 +49,7 @@ SiteRow siteRow(const SiteCounters& c) {
   r.device = deviceName(c.device);
   r.live_bytes = bytes(c.live_bytes);
   r.peak_bytes = bytes(c.peak_bytes);
-  r.device_time = deviceTime(c.device_ns, c.timed_calls);
+  r.device_time = deviceTime(c.device_ns, c.launches);
   r.calls = c.calls, r.allocations = c.allocations, r.timed_calls = c.timed_calls;
   return r;
 }
@@ -59,7 +58,7 @@ RouteRow routeRow(const RouteCounters& c) {
   RouteRow r;
   r.op = nameText(c.op), r.kernel = nameText(c.kernel), r.reason = nameText(c.reason), r.bound = nameText(c.bound);
   r.calls = c.calls, r.timed_calls = c.timed_calls;
-  r.device_time = deviceTime(c.device_ns, c.timed_calls);
+  r.device_time = deviceTime(c.device_ns, c.launches);
   r.predicted = c.predicted_s < 0 ? Metric::missing("s", "the cost model has no figure for this call")
                                   : Metric::of(c.predicted_s, "s", "predicted", std::nullopt);
   r.route = c.route, r.site = c.site;
@@ -218,16 +217,15 @@ bool DeltaWriter::append(std::string& out, const Sample& s, const Selection& wan
     list("sites", sites_, s.counters.sites, siteLimit(s, want), all,
          [](const SiteCounters& c) { return uint64_t{c.device} << 32 | c.site; },
          [](const SiteCounters& c) {
-           return Values{{c.live_bytes, c.peak_bytes, c.allocations, c.calls, c.timed_calls, c.device_ns}};
+           return Values{{c.live_bytes, c.peak_bytes, c.allocations, c.calls, c.timed_calls, c.launches, c.device_ns}};
          },
          [](JsonWriter& o, const Values& was, const Values& now) {
            if (was.v[0] != now.v[0]) value(o, "live_bytes", now.v[0]);
            if (was.v[1] != now.v[1]) value(o, "peak_bytes", now.v[1]);
            if (was.v[2] != now.v[2]) o.key("allocations").number(now.v[2]);
            if (was.v[3] != now.v[3]) o.key("calls").number(now.v[3]);
-           if (was.v[4] == now.v[4] && was.v[5] == now.v[5]) return;
-           o.key("timed_calls").number(now.v[4]);
-           timeValue(o, now.v[5], was.v[4] == 0);
+           if (was.v[4] != now.v[4]) o.key("timed_calls").number(now.v[4]);
+           if (was.v[5] != now.v[5]) timeValue(o, now.v[6], was.v[5] == 0);
          },
          [](JsonWriter& o, uint64_t k) {
            o.key("id").number(k & 0xffffffffu).key("device").text(deviceName(static_cast<uint32_t>(k >> 32)));
@@ -244,12 +242,11 @@ bool DeltaWriter::append(std::string& out, const Sample& s, const Selection& wan
   if (want.routes)
     list("routes", routes_, s.counters.routes, s.counters.routes.size(), keepSite,
          [](const RouteCounters& c) { return uint64_t{c.site} << 32 | c.route; },
-         [](const RouteCounters& c) { return Values{{c.calls, c.timed_calls, c.device_ns}}; },
+         [](const RouteCounters& c) { return Values{{c.calls, c.timed_calls, c.launches, c.device_ns}}; },
          [](JsonWriter& o, const Values& was, const Values& now) {
            if (was.v[0] != now.v[0]) o.key("calls").number(now.v[0]);
-           if (was.v[1] == now.v[1] && was.v[2] == now.v[2]) return;
-           o.key("timed_calls").number(now.v[1]);
-           timeValue(o, now.v[2], was.v[1] == 0);
+           if (was.v[1] != now.v[1]) o.key("timed_calls").number(now.v[1]);
+           if (was.v[2] != now.v[2]) timeValue(o, now.v[3], was.v[2] == 0);
          },
          [](JsonWriter& o, uint64_t k) { o.key("site").number(k >> 32).key("route").number(k & 0xffffffffu); });
   if (want.fallbacks) {

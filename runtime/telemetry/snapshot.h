@@ -48,7 +48,7 @@ class DeltaWriter {
 
  private:
   struct Values {
-    std::array<uint64_t, 6> v{};
+    std::array<uint64_t, 7> v{};
     uint32_t seen = 0;                 // round in which the row was last there
   };
   std::unordered_map<uint64_t, Values> sites_, routes_, fallbacks_, copies_;

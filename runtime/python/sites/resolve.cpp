@@ -158,6 +158,20 @@ size_t at(const Source& src, int line, int column) {
   return i <= src.text.size() ? i : std::string::npos;
 }
 
+// Entering `with` and taking the next item of `for` are placed at the whole statement, body and all. Work belongs to its
+// head, or every line of a training loop would seem to hold it.
+void clipStatement(const Source& src, Site& site) {
+  const size_t from = at(src, site.line, site.column);
+  if (from == std::string::npos) return;
+  const std::string_view text = std::string_view(src.text).substr(from);
+  if (!startsWith(text, "for ") && !startsWith(text, "with ") && !startsWith(text, "async ") && !startsWith(text, "with(")) return;
+  std::string_view head = text.substr(0, text.find('\n'));
+  while (!head.empty() && (head.back() == '\r' || head.back() == ' ')) head.remove_suffix(1);
+  if (site.end_line == site.line && site.end_column >= 0 && static_cast<size_t>(site.end_column - site.column) < head.size()) return;
+  site.end_line = site.line;
+  site.end_column = site.column + static_cast<int>(head.size());
+}
+
 }  // namespace
 
 void setLibraryDirs(const std::string& torch_dir, const std::string& flagos_dir) {
@@ -205,6 +219,7 @@ SiteId siteOf(PyCodeObject* code, int offset) {
   }
   if (site.end_line < site.line) site.end_line = site.line;
   if (src.readable) {
+    clipStatement(src, site);
     const size_t from = at(src, site.line, site.column), to = at(src, site.end_line, site.end_column);
     if (from != std::string::npos && to != std::string::npos && from < to)
       site.call_hash = callHash(std::string_view(src.text).substr(from, to - from));

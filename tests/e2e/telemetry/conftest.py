@@ -86,10 +86,11 @@ class Viewer:
         assert snapshot["type"] == "snapshot"
         return reply["result"], snapshot
 
-    def until(self, kind):
+    def until(self, kind, part=None):
+        """The next message of a kind; with `part`, the next that has something to say about it."""
         while True:
             message = self.receive()
-            if message.get("type") == kind:
+            if message.get("type") == kind and (part is None or part in message):
                 return message
 
     def close(self):

@@ -100,7 +100,7 @@ def test_thirty_two_viewers_and_the_next_gets_503(puppet):
         viewer.subscribe(rate_hz=60)
     puppet.do("alloc 0 0 64")
     for viewer in viewers:
-        assert viewer.until("delta")["sites"][0]["live_bytes"]["value"] == 64
+        assert viewer.until("delta", "sites")["sites"][0]["live_bytes"]["value"] == 64
     viewers.pop().close()
     for attempt in range(1000):  # the place is free as soon as the server has seen the close
         try:
@@ -318,7 +318,7 @@ def test_a_forked_child_has_no_server(puppet):
         assert sorted(os.listdir(puppet.dir)) == sorted(f"{puppet.pid}{s}" for s in (".json", ".sock", ".last"))
         alive(puppet)
         puppet.do("alloc 0 0 1")
-        assert viewer.until("delta")["sites"][0]["live_bytes"]["value"] == 65  # not the child's 4096
+        assert viewer.until("delta", "sites")["sites"][0]["live_bytes"]["value"] == 65  # not the child's 4096
         puppet.kill()
         with pytest.raises(websockets.ConnectionClosed):  # although the child lives on
             while True:

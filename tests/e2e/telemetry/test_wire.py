@@ -59,8 +59,8 @@ def test_hello_comes_first(puppet):
 def test_snapshot_then_deltas_with_one_counter(puppet):
     site = play(puppet)
     viewer = puppet.view()
-    result, snapshot = viewer.subscribe(rate_hz=60, parts=["devices", "sites", "routes", "fallbacks", "events"], top=200)
-    assert result == {"rate_hz": 60.0, "parts": ["devices", "sites", "routes", "fallbacks", "events"], "top": 200}
+    result, snapshot = viewer.subscribe(rate_hz=60, parts=["sites", "routes", "fallbacks", "events"], top=200)
+    assert result == {"rate_hz": 60.0, "parts": ["sites", "routes", "fallbacks", "events"], "top": 200}
     assert snapshot["seq"] == 1 and snapshot["pid"] == puppet.pid and snapshot["state"] == "live"
     assert snapshot["files"] == [{"path": "/x/train.py", "hash": "0123456789abcdef", "mtime": 0}]
     (row,) = snapshot["sites"]
@@ -82,7 +82,7 @@ def test_snapshot_then_deltas_with_one_counter(puppet):
     assert (event["kind"], event["n"], event["seq"]) == ("checkpoint", 7, 3)
     puppet.do(f"call {site} 1")
     delta = viewer.until("delta")
-    assert delta["seq"] == 4 and delta["routes"] == [{"site": site, "route": 1, "calls": 2}]
+    assert delta["seq"] == 4 and delta["routes"] == [{"site": site, "route": 1, "calls": 2, "timed_calls": 1}]
 
 
 def test_new_fallback_is_an_event_and_a_row(puppet):
@@ -93,7 +93,8 @@ def test_new_fallback_is_an_event_and_a_row(puppet):
     seen = {}
     while set(seen) != {"delta", "event"}:
         message = viewer.receive()
-        seen[message["type"]] = message
+        if message["type"] == "event" or "fallbacks" in message:
+            seen[message["type"]] = message
     assert seen["delta"]["fallbacks"] == [{"op": "aten::sort", "calls": 1, "bytes": 128, "site": site}]
     assert (seen["event"]["kind"], seen["event"]["op"], seen["event"]["site"]) == ("fallback", "aten::sort", site)
 
@@ -116,7 +117,7 @@ def test_top_keeps_the_biggest(puppet):
     assert {r["site"] for r in snapshot["routes"]} == {ids[4], ids[3]}
     assert snapshot["totals"] == {"sites": 5, "live_bytes": 1500}
     puppet.do(f"alloc 0 {ids[0]} 10000")
-    delta = viewer.until("delta")
+    delta = viewer.until("delta", "sites")
     assert [s["id"] for s in delta["sites"]] == [ids[0]] and delta["sites"][0]["line"] == 1  # new to this viewer: in full
     assert delta["removed"]["sites"] == [{"id": ids[3], "device": "npu:0"}]
     assert viewer.ask("snapshot")["result"]["totals"]["live_bytes"] == 11500
@@ -187,12 +188,17 @@ def test_timings_run_while_somebody_wants_them(puppet):
     first.subscribe(rate_hz=60)
     second.subscribe(rate_hz=60)
     assert puppet.do("timing") == "1 on"
-    puppet.do(f"time {site} 1 1000 251000")
-    delta = first.until("delta")
-    assert delta["sites"][0]["device_time"] == {"value": 0.00025, "source": "measured", "age_s": 0, "why_missing": None}
-    assert delta["routes"][0]["timed_calls"] == 1
+    puppet.do(f"call {site} 1")
+    while first.until("delta", "routes")["routes"][0].get("timed_calls") != 1:
+        pass
+    puppet.do(f"time {site} 1 1000 201000")
+    puppet.do(f"time {site} 1 201000 251000")
+    while first.until("delta", "sites")["sites"][0].get("device_time", {}).get("value") != 0.00025:
+        pass
     first.close()
-    assert second.ask("snapshot")["result"]["sites"][0]["device_time"]["value"] == 0.00025
+    (row,) = second.ask("snapshot")["result"]["sites"]
+    assert row["device_time"] == {"value": 0.00025, "unit": "s", "source": "measured", "age_s": 0, "why_missing": None}
+    assert (row["calls"], row["timed_calls"]) == (2, 1)  # two kernels are one call
     assert puppet.do("timing") == "1 on"
     assert second.ask("unsubscribe")["result"] is True
     assert puppet.do("timing") == "0 off"

@@ -177,7 +177,7 @@ TEST_CASE("what a viewer puts together from deltas is what a fresh snapshot says
         case 2: countAlloc(0, s, 8), countFree(0, s, 8); break;
         case 3: countCall(s, 1); break;
         case 4: countCall(s, 2); break;
-        case 5: addDeviceTime(s, 1, step * 10u, step * 10u + 3); break;
+        case 5: setTimingWanted(step % 2), addDeviceTime(s, 1, step * 10u, step * 10u + 3); break;
         case 6: countFallback(s, internName("aten::sort"), 5); break;
         case 7: countCopy(s, CopyKind::host_to_device, 9); break;
       }

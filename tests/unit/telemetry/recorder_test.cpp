@@ -225,8 +225,27 @@ TEST_CASE("busy time agrees with a bitmap for random intervals") {
   const Counters c = readCounters();
   REQUIRE(c.routes.size() == 1);
   CHECK(c.routes[0].device_ns == time);        // the sum, where busy time is the union
-  CHECK(c.routes[0].timed_calls == calls);
+  CHECK(c.routes[0].launches == calls);
   CHECK(c.routes[0].calls == 0);
+}
+
+TEST_CASE("the time of one call covers all kernels it launched") {
+  resetForTest();
+  const SiteId s = makeSite(60);
+  countCall(s, 1);                             // before anybody looked: no timings
+  setTimingWanted(true);
+  countCall(s, 1);
+  for (uint64_t k = 0; k < 3; ++k) addDeviceTime(s, 1, k * 100, k * 100 + 50);
+  setTimingWanted(false);
+  countCall(s, 1);
+  const Counters c = readCounters();
+  REQUIRE(c.routes.size() == 1);
+  CHECK(c.routes[0].calls == 3);
+  CHECK(c.routes[0].timed_calls == 1);
+  CHECK(c.routes[0].launches == 3);
+  CHECK(c.routes[0].device_ns == 150);
+  CHECK(find(c, s)->timed_calls == 1);
+  CHECK(find(c, s)->launches == 3);
 }
 
 TEST_CASE("many gaps never make busy time larger than the truth") {
