@@ -61,4 +61,8 @@ class DeviceImpl final : public Device, public mou::DeviceMemory {
   std::unique_ptr<mou::Pool> pool_;
 };
 
+// Makes exit() wait for the queues of open devices before it tears down what drivers have set up. Exit handlers run last
+// in, first out, and drivers add theirs as they go: so this is asked again after the first few waits.
+void waitAtExit() noexcept;
+
 }  // namespace flagos::ocl

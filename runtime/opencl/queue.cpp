@@ -7,7 +7,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/names.h"
-#include "runtime/opencl/device.h"
+#include "runtime/opencl/device_impl.h"
 #include "runtime/opencl/error.h"
 #include "runtime/opencl/fork_guard.h"
 #include "runtime/opencl/queue_impl.h"
@@ -16,6 +16,7 @@ namespace flagos::ocl {
 namespace {
 
 constexpr uint64_t kFlushEvery = 16;
+constexpr size_t kHostCopy = size_t{64} << 10;
 
 }  // namespace
 
@@ -206,6 +207,26 @@ Result<void> QueueImpl::read(void* dst, cl_mem src, size_t src_offset, size_t by
 
 Result<void> QueueImpl::copy(cl_mem dst, size_t dst_offset, cl_mem src, size_t src_offset, size_t bytes) {
   if (bytes == 0 || (dst == src && dst_offset == src_offset)) return {};
+  const bool overlap = dst == src && dst_offset < src_offset + bytes && src_offset < dst_offset + bytes;
+  if (char* to = hostPointer(dst)) {
+    // Where the host sees the pages: overlapping ranges, which OpenCL refuses, and small ones with nothing to wait for.
+    const char* from = hostPointer(src);
+    if (from && (overlap || (bytes <= kHostCopy && idle()))) {
+      if (auto r = finish(); !r) return r;
+      std::memmove(to + dst_offset, from + src_offset, bytes);
+      return {};
+    }
+  }
+  if (overlap) {
+    // By way of a temporary; released at once, the driver keeps it until both copies are done.
+    cl_int status = CL_SUCCESS;
+    const cl_mem middle = clCreateBuffer(device_.context(), CL_MEM_READ_WRITE, bytes, nullptr, &status);
+    if (!middle) return clError("clCreateBuffer", status, about() + ", temporary for an overlapping copy");
+    Result<void> r = copy(middle, 0, src, src_offset, bytes);
+    if (r) r = copy(dst, dst_offset, middle, 0, bytes);
+    clReleaseMemObject(middle);
+    return r;
+  }
   if (auto error = refuse()) return *error;
   std::unique_lock lock(mutex_);
   if (auto error = makeRoom(lock)) return *error;
@@ -262,6 +283,10 @@ Result<void> QueueImpl::wait(uint64_t ticket) noexcept {
     if (status != CL_SUCCESS && status != CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
       return clError("clWaitForEvents", status, about());
     retire(true);
+    if (waits_ < 4) {
+      ++waits_;
+      waitAtExit();
+    }
   }
   return takeFailure();
 }

@@ -71,6 +71,7 @@ class QueueImpl final : public Queue {
   std::atomic<uint64_t> submitted_{0}, done_{0};
   uint64_t unflushed_ = 0;
   uint64_t last_end_ns_ = 0;
+  int waits_ = 0;                        // real ones, counted up to a few
   std::optional<Error> failed_;          // first command that failed and was not reported yet
   std::atomic<bool> failed_flag_{false};
   std::array<Entry, kRing> ring_{};      // tickets done_+1 .. submitted_

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -126,6 +127,14 @@ bool isOpen(int index) noexcept {
 
 bool inBadFork() noexcept { return forkedAfterOpen(); }
 
+void waitAtExit() noexcept {
+  static std::atomic<int> times{0};
+  if (times.fetch_add(1, std::memory_order_relaxed) >= 8) return;
+  std::atexit([] {
+    if (!forkedAfterOpen()) eachOpen([](DeviceImpl& d) { (void)d.synchronize(); });
+  });
+}
+
 void shutdown() noexcept {
   if (forkedAfterOpen()) return;
   setTimingEnabled(false);
@@ -160,6 +169,7 @@ Result<Device*> device(int index) {
                                  description.shared_memory, found->fingerprint.identity + found->fingerprint.build);
   if (!opened) return opened.error();
   slot.store(opened->release(), std::memory_order_release);
+  waitAtExit();
   return static_cast<Device*>(slot.load());
 }
 

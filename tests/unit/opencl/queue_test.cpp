@@ -1,0 +1,223 @@
+// The queue: order, counters, throttle, copies in both memory modes, streams, timings, errors.
+#include "runtime/opencl/queue.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "runtime/base/clock.h"
+#include "runtime/opencl/device.h"
+#include "tests/unit/catch.h"
+
+using namespace flagos;
+using namespace flagos::ocl;
+
+namespace {
+
+Device& dev() {
+  auto d = device(0);
+  REQUIRE(d.ok());
+  return **d;
+}
+
+cl_mem memOf(const mou::Block* b) { return static_cast<cl_mem>(mou::slabHandle(*b)); }
+
+const Kernel& kernel(const char* function) {
+  static const char* text =
+      "kernel void append(global int* a, ulong o, int v) { a[o] = a[o] * 3 + v; }\n"
+      "kernel void addTo(global int* a, ulong o, int v) { a[o + get_global_id(0)] += v; }\n"
+      "kernel void spin(global float* a, ulong o, int n) { float x = a[o]; for (int i = 0; i < n; ++i) x = x * 0.5f + 1.0f; a[o] = x; }\n"
+      "typedef struct { long k[6]; } Big;\n"
+      "kernel void big(global long* a, ulong o, Big b, local int* l) { l[0] = 2; long s = 0; for (int i = 0; i < 6; ++i) s += b.k[i]; a[o] = s * l[0]; }\n";
+  auto k = dev().programs().kernelFromText("queue_test", text, function);
+  if (!k) FAIL(k.error().text());
+  return **k;
+}
+
+mou::Block* block(size_t bytes) {
+  auto b = dev().pool().allocate(bytes, 0, 0);
+  REQUIRE(b.ok());
+  return *b;
+}
+
+Range one() {
+  Range r;
+  r.local[0] = 1;
+  return r;
+}
+
+}  // namespace
+
+TEST_CASE("launches run in order and are counted", "[opencl]") {
+  Queue& q = dev().queue();
+  mou::Block* b = block(64);
+  int value = 1, expect = 1;
+  REQUIRE(q.write(memOf(b), b->offset, &value, 4, true).ok());
+  const uint64_t before = q.submitted();
+  for (int i = 0; i < 1500; ++i) {  // three times what may be outstanding
+    REQUIRE(q.launch(kernel("append"), one(), {Arg::buffer(memOf(b)), Arg::of<cl_ulong>(b->offset / 4), Arg::of<cl_int>(i)}).ok());
+    expect = static_cast<int>(static_cast<unsigned>(expect) * 3u + static_cast<unsigned>(i));
+  }
+  CHECK(q.submitted() == before + 1500);
+  const uint64_t last = q.submitted();
+  REQUIRE(q.wait(last).ok());
+  CHECK(q.idle());
+  CHECK(q.isDone(last));
+  CHECK(q.isDone(before));
+  REQUIRE(q.read(&value, memOf(b), b->offset, 4, true).ok());
+  CHECK(value == expect);
+  dev().pool().release(b);
+}
+
+TEST_CASE("an empty range is no launch, a wait without work no call", "[opencl]") {
+  Queue& q = dev().queue();
+  REQUIRE(q.finish().ok());
+  const uint64_t before = q.submitted();
+  Range none = one();
+  none.global[0] = 0;
+  CHECK(q.launch(kernel("addTo"), none, {}).ok());
+  CHECK(q.submitted() == before);
+  CHECK(q.finish().ok());
+  CHECK(q.wait(0).ok());
+}
+
+TEST_CASE("big structs and local memory are arguments", "[opencl]") {
+  Queue& q = dev().queue();
+  mou::Block* b = block(64);
+  const long big[6] = {1, 2, 3, 4, 5, 6};
+  REQUIRE(q.launch(kernel("big"), one(),
+                   {Arg::buffer(memOf(b)), Arg::of<cl_ulong>(b->offset / 8), Arg::pointer(big, sizeof big), Arg::local(16)}).ok());
+  long out = 0;
+  REQUIRE(q.read(&out, memOf(b), b->offset, 8, true).ok());
+  CHECK(out == 42);
+  dev().pool().release(b);
+}
+
+TEST_CASE("a wrong launch is an error that names kernel and argument", "[opencl]") {
+  Queue& q = dev().queue();
+  const auto r = q.launch(kernel("append"), one(), {Arg::of<cl_int>(1), Arg::of<cl_int>(1), Arg::of<cl_int>(1)});
+  REQUIRE_FALSE(r.ok());
+  CHECK(r.error().what.find("npu:0, kernel append, argument") == 0);
+  CHECK(q.finish().ok());
+}
+
+TEST_CASE("write, copy, fill and read agree with plain memory", "[opencl]") {
+  Queue& q = dev().queue();
+  std::mt19937 random(3);
+  constexpr size_t n = 100000;
+  mou::Block* b = block(n);
+  std::vector<unsigned char> truth(n), got(n);
+  for (auto& x : truth) x = static_cast<unsigned char>(random());
+  REQUIRE(q.write(memOf(b), b->offset, truth.data(), n, true).ok());
+  for (int i = 0; i < 300; ++i) {
+    const size_t from = random() % n, to = random() % n, len = random() % (n - std::max(from, to));
+    if (random() % 3) {
+      REQUIRE(q.copy(memOf(b), b->offset + to, memOf(b), b->offset + from, len).ok());  // often overlapping
+      std::memmove(truth.data() + to, truth.data() + from, len);
+    } else {
+      const size_t at = from / 4 * 4, bytes = len / 4 * 4;
+      const uint32_t pattern = random();
+      REQUIRE(q.fill(memOf(b), b->offset + at, bytes, &pattern, 4).ok());
+      for (size_t k = 0; k < bytes; k += 4) std::memcpy(truth.data() + at + k, &pattern, 4);
+    }
+  }
+  REQUIRE(q.read(got.data(), memOf(b), b->offset, n, true).ok());
+  CHECK(got == truth);
+  dev().pool().release(b);
+}
+
+TEST_CASE("another queue waits for a ticket", "[opencl]") {
+  Queue &a = dev().queue(0), &b = dev().queue(1);
+  CHECK(&a == &dev().queue(0));
+  CHECK(b.id() == 1);
+  mou::Block* m = block(64);
+  const int zero = 0;
+  for (int round = 0; round < 100; ++round) {
+    REQUIRE(a.write(memOf(m), m->offset, &zero, 4, true).ok());
+    REQUIRE(a.launch(kernel("spin"), one(), {Arg::buffer(memOf(m)), Arg::of<cl_ulong>(m->offset / 4 + 1), Arg::of<cl_int>(2000)}).ok());
+    REQUIRE(a.launch(kernel("append"), one(), {Arg::buffer(memOf(m)), Arg::of<cl_ulong>(m->offset / 4), Arg::of<cl_int>(5)}).ok());
+    REQUIRE(b.waitFor(a, a.submitted()).ok());
+    REQUIRE(b.launch(kernel("append"), one(), {Arg::buffer(memOf(m)), Arg::of<cl_ulong>(m->offset / 4), Arg::of<cl_int>(7)}).ok());
+    int value = -1;
+    REQUIRE(b.finish().ok());
+    REQUIRE(a.finish().ok());
+    REQUIRE(b.read(&value, memOf(m), m->offset, 4, true).ok());
+    REQUIRE(value == 22);
+  }
+  REQUIRE(dev().synchronize().ok());
+  dev().pool().release(m);
+}
+
+TEST_CASE("threads on several queues share kernels", "[opencl]") {
+  constexpr int kThreads = 4, kEach = 300;
+  std::vector<mou::Block*> blocks;
+  for (int t = 0; t < kThreads; ++t) {
+    blocks.push_back(block(64));
+    const int zero = 0;
+    REQUIRE(dev().queue().write(memOf(blocks.back()), blocks.back()->offset, &zero, 4, true).ok());
+  }
+  const Kernel& k = kernel("addTo");
+  std::atomic<int> bad{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      Queue& q = dev().queue(static_cast<uint32_t>(t % 2));
+      for (int i = 0; i < kEach; ++i)
+        if (!q.launch(k, one(), {Arg::buffer(memOf(blocks[size_t(t)])), Arg::of<cl_ulong>(blocks[size_t(t)]->offset / 4), Arg::of<cl_int>(t + 1)}).ok()) ++bad;
+      if (!q.finish().ok()) ++bad;
+    });
+  for (auto& t : threads) t.join();
+  CHECK(bad == 0);
+  for (int t = 0; t < kThreads; ++t) {
+    int value = 0;
+    REQUIRE(dev().synchronize().ok());
+    REQUIRE(dev().queue().read(&value, memOf(blocks[size_t(t)]), blocks[size_t(t)]->offset, 4, true).ok());
+    CHECK(value == kEach * (t + 1));
+    dev().pool().release(blocks[size_t(t)]);
+  }
+}
+
+TEST_CASE("timings arrive once, with their tag, on our clock", "[opencl]") {
+  static std::atomic<uint64_t> count{0}, sum{0}, first{~uint64_t{0}}, last{0}, wrong{0};
+  count = sum = last = wrong = 0;
+  first = ~uint64_t{0};
+  setTimingSink([](LaunchTag tag, uint64_t start, uint64_t end) noexcept {
+    if (tag.site != 77 || tag.route != 5 || end < start) wrong++;
+    if (start < last) wrong++;  // in order, never overlapping
+    count++;
+    sum += end - start;
+    if (start < first) first = start;
+    last = end;
+  });
+  Queue& q = dev().queue();
+  mou::Block* b = block(64);
+  const float x = 1;
+  REQUIRE(q.write(memOf(b), b->offset, &x, 4, true).ok());
+  const Kernel& k = kernel("spin");
+  auto go = [&] { return q.launch(k, one(), {Arg::buffer(memOf(b)), Arg::of<cl_ulong>(b->offset / 4), Arg::of<cl_int>(20000)}).ok(); };
+  REQUIRE(go());  // compiled, and not timed
+  REQUIRE(q.finish().ok());
+  CHECK(count == 0);
+  currentTag() = {77, 5};
+  const uint64_t begin = nowNs();
+  setTimingEnabled(true);
+  for (int i = 0; i < 700; ++i) REQUIRE(go());
+  REQUIRE(q.finish().ok());
+  const uint64_t end = nowNs();
+  setTimingEnabled(false);
+  CHECK(count == 700);
+  CHECK(wrong == 0);
+  CHECK(sum > 0);
+  CHECK(sum <= end - begin + 1000000);
+  CHECK(first + 1000000 >= begin);
+  CHECK(last <= end + 1000000);
+  REQUIRE(go());
+  REQUIRE(q.finish().ok());
+  CHECK(count == 700);
+  setTimingSink(nullptr);
+  currentTag() = {};
+  dev().pool().release(b);
+}
