@@ -139,6 +139,9 @@ SiteScope::~SiteScope() {
 
 telemetry::SiteId siteNow() noexcept { return tls_site_depth > 0 ? ocl::currentTag().site : readSite(); }
 
-void shutDown() noexcept { stopService(); }
+void shutDown() noexcept {
+  stopService();
+  ocl::shutdown();  // the next process finds every built program on disk
+}
 
 }  // namespace flagos::glue
