@@ -7,12 +7,13 @@
 #include "profiler/cli/command.h"
 #include "runtime/base/settings.h"
 #include "runtime/dal/inventory.h"
+#include "runtime/dal/topology.h"
 
 namespace flagos::cli {
 namespace {
 
 struct Options {
-  bool json = false, why = false;
+  bool json = false, why = false, topology = false;
   std::string root;
 };
 
@@ -65,8 +66,12 @@ Exit run(const Options& o) {
   const dal::Inventory inventory = dal::enumerate(e);
   bool usable = false;
   for (const dal::Device& d : inventory.devices) usable = usable || d.usable;
+  std::optional<dal::Topology> topology;
+  if (o.topology) topology = dal::readTopology(dal::Root(e.root), inventory);
   if (o.json) {
-    std::cout << dump(dal::toJson(inventory)) << "\n";
+    Json j = dal::toJson(inventory);
+    if (topology) j["topology"] = dal::toJson(*topology);
+    std::cout << dump(j) << "\n";
   } else {
     const std::string torch_name = setting("FLAGOS_DEVICE_NAME").value_or("npu");
     if (inventory.devices.empty()) std::cout << "no device found\n";
@@ -75,6 +80,7 @@ Exit run(const Options& o) {
     for (const dal::ProbeReport& p : inventory.probes) {
       std::cout << "    " << p.name << ": " << p.found << " found" << (p.why_nothing.empty() ? "" : " (" + p.why_nothing + ")") << "\n";
     }
+    if (topology) std::cout << dal::topologyText(*topology);
   }
   std::cout.flush();
   return usable ? Exit::ok : Exit::no_device;
@@ -86,6 +92,7 @@ Run setupDevices(CLI::App& app) {
   auto o = std::make_shared<Options>();
   app.add_flag("--json", o->json, "one JSON document");
   app.add_flag("--why", o->why, "the evidence behind each line");
+  app.add_flag("--topology", o->topology, "how the devices reach each other and the host");
   app.add_option("--root", o->root, "read the machine from this folder (also FLAGOS_ROOT)");
   return [o] { return run(*o); };
 }

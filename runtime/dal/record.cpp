@@ -14,6 +14,7 @@
 #include "runtime/dal/inventory.h"
 #include "runtime/dal/merge.h"
 #include "runtime/dal/probes/probes.h"
+#include "runtime/dal/topology.h"
 
 namespace flagos::dal {
 namespace {
@@ -145,7 +146,9 @@ Result<void> recordMachine(const std::string& dir) {
   root.on_read = [&](const std::string& p) { paths.insert(p); };
   Facts facts;
   for (const Probe& p : probes()) (void)p.run(root, facts);
-  (void)mergeDevices(root, facts);
+  Inventory inventory;
+  inventory.devices = mergeDevices(root, facts);
+  (void)readTopology(root, inventory);
   for (const std::string& f : root.list("/etc/OpenCL/vendors")) paths.insert("/etc/OpenCL/vendors/" + f);
   Recorder recorder(dir);
   for (const std::string& p : paths)

@@ -106,6 +106,20 @@ def test_wrong_calls_name_the_nearest_option(flagos):
     assert flagos("devices", "--json")[0] == 0
 
 
+def test_topology(flagos, flagos_json):
+    root = os.path.join(MACHINES, "topology-ladder")
+    doc = flagos_json("devices", "--topology", "--root", root)
+    edges = {(e["a"], e["b"]): e for e in doc["topology"]["edges"]}
+    assert edges["npu:0", "npu:1"]["class"] == "PIX" and edges["npu:0", "npu:5"]["class"] == "SYS"
+    for e in edges.values():
+        check_metric(e["bandwidth"])
+        check_metric(e["latency"])
+        assert e["why"] and e["best"] in ("fabric", "peer", "host")
+    out = flagos("devices", "--topology", "--root", root)[1]
+    assert "PIX" in out and "narrowest at 0000:02:02.0" in out
+    assert "topology" not in flagos_json("devices", "--root", root)
+
+
 def test_no_colour_and_one_document(flagos):
     rc, out, _ = flagos("devices", "--json")
     assert rc == 0 and json.loads(out) and "\x1b" not in out
