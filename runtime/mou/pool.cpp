@@ -174,6 +174,7 @@ void PoolImpl::releaseLocked(Node* node) {
 }
 
 void PoolImpl::drain() {
+  if (!handed_back_.load(std::memory_order_relaxed)) return;  // the common case without a locked instruction
   Node* n = handed_back_.exchange(nullptr, std::memory_order_acquire);
   while (n) {
     Node* next = n->handed_back;

@@ -1,6 +1,8 @@
 // The program cache on disk: hits, healing, foreign files, errors, threads and processes.
 #include "runtime/opencl/program.h"
 
+#include <fcntl.h>
+#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,10 +12,13 @@
 #include <vector>
 
 #include "runtime/base/json.h"
+#include "runtime/base/paths.h"
 #include "runtime/opencl/device.h"
 #include "runtime/opencl/disk_cache.h"
 #include "runtime/opencl/program_cache.h"
 #include "tests/unit/catch.h"
+
+extern char** environ;
 
 using namespace flagos;
 using namespace flagos::ocl;
@@ -186,4 +191,46 @@ TEST_CASE("programs named ahead are there when asked for", "[opencl]") {
   CHECK(cache->kernel("rates", "ratesEmpty").ok());
   CHECK_FALSE(cache->kernelFromText("broken", "kernel void", "f").ok());
   CHECK(cache->builds() == built);
+}
+
+TEST_CASE("one process of several builds the program of the next test", "[.builder]") {
+  Device& d = dev();
+  CHECK(runOnce(d.programs()) == 10.0f);
+  shutdown();
+  CHECK(d.programs().builds() + d.programs().diskHits() >= 1);
+}
+
+TEST_CASE("two processes may build at once, a third builds nothing", "[opencl]") {
+  const Removed folder{freshFolder("processes")};
+  REQUIRE(makeDirs(folder.folder).ok());
+  auto start = [&](int n) {
+    const std::string cache = "FLAGOS_CACHE_DIR=" + folder.folder;
+    // The driver keeps a cache of its own that is not made for sharing.
+    const std::string own = "POCL_CACHE_DIR=" + folder.folder + "/driver" + std::to_string(n);
+    std::vector<const char*> env{cache.c_str(), own.c_str()};
+    for (char** e = environ; *e; ++e)
+      if (std::strncmp(*e, "FLAGOS_CACHE_DIR=", 17) != 0 && std::strncmp(*e, "POCL_CACHE_DIR=", 15) != 0) env.push_back(*e);
+    env.push_back(nullptr);
+    const char* argv[] = {"unit_opencl", "one process of several builds the program of the next test", nullptr};
+    pid_t pid = -1;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+    REQUIRE(::posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, const_cast<char**>(argv),
+                          const_cast<char**>(env.data())) == 0);
+    posix_spawn_file_actions_destroy(&actions);
+    return pid;
+  };
+  auto ended = [](pid_t pid) {
+    int status = 0;
+    REQUIRE(::waitpid(pid, &status, 0) == pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+  };
+  const pid_t a = start(1), b = start(2);
+  CHECK(ended(a) == 0);
+  CHECK(ended(b) == 0);
+  auto third = cacheIn(folder.folder + "/kernels");
+  CHECK(runOnce(*third) == 10.0f);
+  CHECK(third->builds() == 0);
+  CHECK(third->diskHits() == 1);
 }
