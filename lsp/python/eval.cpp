@@ -204,8 +204,9 @@ Value Interp::evalCompare(const Node* n) {
     const Node* literal = n->list[i];
     const Value& other = v[1 - i];
     if (literal->kind != N::string || !isDeviceString(literal->value)) continue;
-    const auto other_text = dottedName(n->list[1 - i]);
-    bool about_devices = other_text.ends_with("device") || other_text.ends_with("device.type") || other_text.ends_with("dev");
+    const Node* compared = n->list[1 - i];
+    const bool attribute = compared->kind == N::attribute && (compared->text == "device" || compared->text == "type");
+    bool about_devices = attribute || (isStrongDeviceString(literal->value) && (isAny(other, V::unknown) || isAny(other, V::runtime)));
     forEach(other, [&](const Value& o) { about_devices = about_devices || o->kind == V::device || (o->kind == V::string && isDeviceString(o->text)); });
     if (about_devices) record(n, "comparison", "mention", asDevice(v[i], literal));
   }

@@ -179,7 +179,8 @@ class Interp {
   Value boundTo(const Value& v, std::string_view name, const Node* n);
   Frame& frame() { return *frames_.back(); }
   const Frame& frame() const { return *frames_.back(); }
-  void sourceOfDefault(const Node* n, const Value& v, std::string call);
+  void sourceOfDefault(const Node* n, const Value& v, std::string name);
+  bool usesTorch();                        // the file imports torch
 
   std::shared_ptr<const SourceUnit> unit_;
   Workspace& workspace_;
@@ -196,6 +197,9 @@ class Interp {
   std::vector<Value> classes_;
   std::map<const Node*, std::vector<Value>> instances_;   // by class
   std::map<const Node*, SiteRecord> sites_;
+  struct WeakSource { const Node* node; std::string name; Value device; int line; };
+  std::vector<WeakSource> weak_sources_;   // defaults like "cpu": sources only if a device site gets them
+  std::optional<bool> uses_torch_;
   std::map<std::pair<uint32_t, std::string>, Finding> findings_;
   std::map<uint32_t, Note> notes_;
   size_t steps_ = 0;

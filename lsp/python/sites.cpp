@@ -128,14 +128,21 @@ void Interp::report(Finding f, const SourceUnit* unit) {
 }
 
 void Interp::sourceOfDefault(const Node* n, const Value& v, std::string name) {
-  bool device = false;
-  forEach(v, [&](const Value& x) {
-    if (x->kind == V::device) device = true;
-    if (x->kind != V::string || !isDeviceString(x->text)) return;
-    const bool telling = x->text.find(':') != std::string::npos || name.find("dev") != std::string::npos;
-    device = device || telling;
-  });
-  if (device && n->kind == N::string) record(n, name, "source", asDevice(v, n));
+  if (n->kind != N::string || !isDeviceString(n->value)) return;
+  if (isStrongDeviceString(n->value)) record(n, std::move(name), "source", asDevice(v, n));
+  else if (frame().unit == unit_.get()) weak_sources_.push_back({n, std::move(name), asDevice(v, n), n->line});
+}
+
+bool Interp::usesTorch() {
+  if (!uses_torch_) {
+    uses_torch_ = false;
+    for (const Node& n : unit_->ast.nodes()) {
+      const bool from = n.kind == N::from_import && (n.value == "torch" || n.value.starts_with("torch."));
+      const bool plain = n.kind == N::alias && (n.value == "torch" || n.value.starts_with("torch."));
+      if (from || plain) uses_torch_ = true;
+    }
+  }
+  return *uses_torch_;
 }
 
 std::vector<std::string> Interp::certainDevices(const Value& tensor) {
@@ -162,6 +169,23 @@ void Interp::collect(Analysis& out) {
   out.unit = unit_;
   out.others = others_;
   out.gave_up = gave_up_;
+  // "cpu" as a default is a source where a site gets its device from it; otherwise it may be any word.
+  for (const auto& w : weak_sources_) {
+    bool reached = false;
+    for (const auto& [node, r] : sites_)
+      forEach(r.devices, [&](const Value& d) {
+        reached = reached || (d->kind == V::device && d->origin.unit == unit_.get() && d->origin.line == w.line && d->text == w.node->value);
+      });
+    if (!reached) continue;
+    auto [it, added] = sites_.try_emplace(w.node);
+    if (!added) continue;
+    it->second.site.span = w.node->span();
+    it->second.site.line = w.node->line;
+    it->second.site.call = w.name;
+    it->second.site.kind = "source";
+    it->second.site.node = w.node;
+    it->second.devices = w.device;
+  }
   for (auto& [node, r] : sites_) {
     Site s = std::move(r.site);
     bool runtime = false, open = false;

@@ -13,10 +13,6 @@ const Names kScalars = {"item", "tolist", "numpy", "size", "dim", "numel", "stri
 const Names kMovers = {"cuda", "npu", "xpu", "mlu", "musa", "hpu", "mtia"};
 const Names kNew = {"new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"};
 
-bool deviceName(std::string_view text) {
-  return text == "dev" || text == "device" || text.ends_with("device") || text.ends_with(".dev") || text.ends_with("_dev");
-}
-
 }  // namespace
 
 bool Interp::isModule(const Value& v) {
@@ -112,7 +108,8 @@ Value Interp::moveTarget(Args& args, const Node* n, bool& is_device, bool receiv
     return unknown("the arguments of `.to()` are not followed");
   }
   const Node* node = a->node ? a->node : n;
-  const bool named = deviceName(textOf(node, 80)) || a->name == "device";
+  // Names are no evidence: in a program that uses PyTorch, `.to(something)` may move whatever it is called on.
+  const bool may_move = a->name == "device" || usesTorch();
   bool devices = false, other = false, open = false;
   forEach(a->value, [&](const Value& v) {
     switch (v->kind) {
@@ -123,7 +120,7 @@ Value Interp::moveTarget(Args& args, const Node* n, bool& is_device, bool receiv
       default: open = true;
     }
   });
-  is_device = devices || (open && (receiver_known || named) && !other);
+  is_device = devices || (open && (receiver_known || may_move) && !other);
   return is_device ? asDevice(a->value, node) : nullptr;
 }
 

@@ -133,6 +133,11 @@ Truth truth(const Value& v) {
 
 std::string_view deviceType(std::string_view device) { return device.substr(0, device.find(':')); }
 
+bool isStrongDeviceString(std::string_view s) {
+  static constexpr std::array<std::string_view, 5> weak = {"cpu", "meta", "ai", "lazy", "hip"};
+  return isDeviceString(s) && (s.find(':') != std::string_view::npos || std::find(weak.begin(), weak.end(), s) == weak.end());
+}
+
 bool isDeviceString(std::string_view s) {
   static constexpr std::array<std::string_view, 22> types = {
       "cpu", "npu", "cuda", "xpu", "mps", "meta", "hpu", "xla", "mlu", "musa", "ipu", "vulkan", "flagos", "ascend", "ai",

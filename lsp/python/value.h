@@ -99,6 +99,8 @@ Truth truth(const Value& v);
 
 // "npu:1" -> true; "npu", "cpu", "cuda:0" too. Names PyTorch itself does not know are not devices.
 bool isDeviceString(std::string_view s);
+// A text that hardly means anything but a device: "npu:1", "cuda". Not "cpu", "meta", "ai".
+bool isStrongDeviceString(std::string_view s);
 // "npu:1" -> "npu".
 std::string_view deviceType(std::string_view device);
 
