@@ -20,6 +20,7 @@ Table& table() {
   static Table* t = new Table;
   return *t;
 }
+[[maybe_unused]] const bool g_made = (table(), true);   // at load, never on another thread in the middle of a fork
 }  // namespace
 
 NameId internName(std::string_view text) {

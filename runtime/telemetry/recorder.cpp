@@ -131,6 +131,9 @@ Recorder& recorder() noexcept {
   static Recorder* const r = makeRecorder();
   return *r;
 }
+// Made when the library is loaded: were it made first on the server's thread, a fork in that moment would leave the child
+// waiting for ever for a construction that nobody ends there.
+[[maybe_unused]] const bool g_made = (recorder(), true);
 
 uint32_t deviceSlot(Recorder& r, uint32_t device) noexcept {
   device = std::min(device, kMaxDevices - 1);

@@ -33,6 +33,7 @@ Table& table() noexcept {
   static Table* const t = makeTable();
   return *t;
 }
+[[maybe_unused]] const bool g_made = (table(), true);   // at load, never in the middle of a fork
 
 Entry* entry(SiteId id) noexcept {
   Table& t = table();

@@ -33,6 +33,7 @@ Places& places() {
   static Places* const p = makePlaces();
   return *p;
 }
+[[maybe_unused]] const bool g_made = (places(), true);   // at load, never in the middle of a fork
 
 std::atomic<bool> g_direct{false}, g_ready{false};
 

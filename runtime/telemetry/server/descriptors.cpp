@@ -14,6 +14,7 @@ std::mutex& mutex() {
   static std::mutex* const m = new std::mutex;
   return *m;
 }
+[[maybe_unused]] const bool g_made = (mutex(), true);
 }  // namespace
 
 void lockDescriptors() noexcept { mutex().lock(); }

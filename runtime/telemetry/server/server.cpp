@@ -45,6 +45,7 @@ std::atomic<bool> g_forked{false};
 
 // A forked child has neither the thread nor a right to the sockets; it keeps its counters and nothing else.
 const bool g_fork_handlers = [] {
+  (void)mutex();
   ::pthread_atfork([] { mutex().lock(); lockDescriptors(); },
                    [] { unlockDescriptors(); mutex().unlock(); },
                    [] {

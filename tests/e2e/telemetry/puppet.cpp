@@ -1,13 +1,16 @@
 // Stands in for a training process: every line on standard input is one call into the recorder or the server, answered by
 // one line. Tests know therefore when a thing has happened and need no waiting.
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <iostream>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include "runtime/base/paths.h"
 #include "runtime/telemetry/announce.h"
@@ -104,6 +107,15 @@ std::string run(std::istringstream& in) {
   }
   if (verb == "timing") return std::to_string(g_timing_calls) + (timingWanted() ? " on" : " off");
   if (verb == "fds") return std::to_string(openDescriptors());
+  static std::vector<int> filled;
+  if (verb == "fill") {  // use up every descriptor
+    for (int fd; (fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) filled.push_back(fd);
+    return std::to_string(errno == EMFILE);
+  }
+  if (verb == "drain") {
+    for (const int fd : filled) ::close(fd);
+    return filled.clear(), "ok";
+  }
   if (verb == "sigpipe") {
     struct sigaction s{};
     ::sigaction(SIGPIPE, nullptr, &s);
