@@ -160,11 +160,12 @@ TEST_CASE("threads on several queues share kernels", "[opencl]") {
     REQUIRE(dev().queue().write(memOf(blocks.back()), blocks.back()->offset, &zero, 4, true).ok());
   }
   const Kernel& k = kernel("addTo");
+  Device& d = dev();
   std::atomic<int> bad{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t)
     threads.emplace_back([&, t] {
-      Queue& q = dev().queue(static_cast<uint32_t>(t % 2));
+      Queue& q = d.queue(static_cast<uint32_t>(t % 2));
       for (int i = 0; i < kEach; ++i)
         if (!q.launch(k, one(), {Arg::buffer(memOf(blocks[size_t(t)])), Arg::of<cl_ulong>(blocks[size_t(t)]->offset / 4), Arg::of<cl_int>(t + 1)}).ok()) ++bad;
       if (!q.finish().ok()) ++bad;
