@@ -23,8 +23,10 @@ def raw(puppet, text=None):
     s = socket.socket(socket.AF_UNIX)
     s.settimeout(WAIT)
     s.connect(puppet.path(".sock"))
-    if text:
-        s.sendall(text.encode())
+    try:
+        s.sendall((text or "").encode())
+    except BrokenPipeError:
+        pass  # refused before we spoke; the answer is there to read
     return s
 
 

@@ -78,6 +78,16 @@ TEST_CASE("softmax over every dimension and layout", "[ops][softmax]") {
       }
 }
 
+TEST_CASE("softmax in place", "[ops][softmax]") {
+  for (bool log : {false, true})
+    for (Variant v : kVariants) {
+      const std::vector<double> x = values(6 * 70, DType::float32, -8, 8);
+      Tensor t(Shape({6, 70}), DType::float32, x);
+      ok(softmax(queue(), t.ref(), t.ref(), 1, log, v));
+      checkClose(t.get(), softmaxOf(x, {6, 70}, 1, log), 5e-6, 2e-6);
+    }
+}
+
 TEST_CASE("softmax dtypes and special rows", "[ops][softmax]") {
   for (Variant v : kVariants) {
     INFO(name(v));

@@ -181,6 +181,30 @@ TEST_CASE("threads on several queues share kernels", "[opencl]") {
   }
 }
 
+TEST_CASE("more kernels than the driver keeps loaded", "[opencl]") {
+  // PoCL aborts beyond 128 unless nothing runs when it makes room.
+  Queue& q = dev().queue();
+  mou::Block* b = block(64);
+  const int zero = 0;
+  REQUIRE(q.write(memOf(b), b->offset, &zero, 4, true).ok());
+  std::string text;
+  constexpr int kMany = 150;
+  for (int i = 0; i < kMany; ++i)
+    text += "kernel void n" + std::to_string(i) + "(global int* a, ulong o) { a[o] += " + std::to_string(i) + "; }\n";
+  int expect = 0;
+  for (int i = 0; i < 2 * kMany; ++i) {
+    auto k = dev().programs().kernelFromText("queue_test_many", text, "n" + std::to_string(i % kMany));
+    REQUIRE(k.ok());
+    REQUIRE(q.launch(kernel("spin"), one(), {Arg::buffer(memOf(b)), Arg::of<cl_ulong>(b->offset / 4 + 1), Arg::of<cl_int>(5000)}).ok());
+    REQUIRE(q.launch(**k, one(), {Arg::buffer(memOf(b)), Arg::of<cl_ulong>(b->offset / 4)}).ok());
+    expect += i % kMany;
+  }
+  int value = 0;
+  REQUIRE(q.read(&value, memOf(b), b->offset, 4, true).ok());
+  CHECK(value == expect);
+  dev().pool().release(b);
+}
+
 TEST_CASE("timings arrive once, with their tag, on our clock", "[opencl]") {
   static std::atomic<uint64_t> count{0}, sum{0}, first{~uint64_t{0}}, last{0}, wrong{0};
   count = sum = last = wrong = 0;

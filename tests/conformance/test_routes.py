@@ -1,0 +1,115 @@
+"""What ran where: routes are counted, fallbacks are counted, warned about or refused."""
+import json
+
+from support import good, python
+
+# An operator that has no OpenCL kernel and is not likely to get one.
+RARE = "torch.linalg.svd(torch.eye(3, device='npu'))"
+
+
+def test_a_call_is_counted_once_for_its_line_and_kernel():
+    code = f"""
+        import torch, json
+        x = torch.ones(8, 8, device="npu")
+        for _ in range(5):
+            y = torch.mm(x, x)
+        rows = [r for r in torch.flagos._C.route_counts() if r["op"].startswith("aten::mm")]
+        print(json.dumps([[r["kernel"], r["calls"]] for r in rows]))
+    """
+    rows = json.loads(good(code, FLAGOS_ROUTE="opencl", FLAGOS_FALLBACK="forbid"))
+    assert sum(calls for _, calls in rows) == 5
+    assert all(kernel.startswith("opencl.gemm.") for kernel, _ in rows)
+
+
+def test_the_host_is_asked_first_when_told_so():
+    code = """
+        import torch, json
+        x = torch.ones(8, 8, device="npu")
+        torch.mm(x, x)
+        print(json.dumps([r["kernel"] for r in torch.flagos._C.route_counts() if r["op"].startswith("aten::mm")]))
+    """
+    assert json.loads(good(code, FLAGOS_ROUTE="host")) == ["host.aten"]
+
+
+def test_a_fallback_is_warned_about_once_per_operator():
+    code = f"import torch\nfor _ in range(3): {RARE}"
+    status, _, err = python(code, FLAGOS_ROUTE="opencl", FLAGOS_FALLBACK="warn")
+    assert status == 0, err
+    assert err.count("aten::_linalg_svd.U has no OpenCL kernel") == 1
+
+
+def test_a_forbidden_fallback_names_operator_dtype_and_shape():
+    code = f"""
+        import torch
+        try:
+            {RARE}
+        except NotImplementedError as error:
+            print(error)
+    """
+    out = good(code, FLAGOS_ROUTE="opencl", FLAGOS_FALLBACK="forbid")
+    for word in ("aten::_linalg_svd", "float32[3,3]", "npu:0", "no OpenCL kernel", "FLAGOS_FALLBACK"):
+        assert word in out, out
+
+
+def test_an_allowed_fallback_on_a_discrete_card_counts_its_bytes():
+    code = f"""
+        import torch, json
+        {RARE}
+        print(json.dumps([[r["op"], r["calls"], r["bytes"]] for r in torch.flagos._C.fallback_counts()]))
+    """
+    status, out, err = python(code, FLAGOS_SHARED_MEMORY=0, FLAGOS_FALLBACK="allow")
+    assert status == 0, err
+    assert "no OpenCL kernel" not in err
+    rows = {op: (calls, size) for op, calls, size in json.loads(out)}
+    calls, size = rows["aten::_linalg_svd.U"]
+    assert calls == 1 and size >= 36
+
+
+def test_views_are_never_a_fallback():
+    code = """
+        import torch
+        x = torch.arange(24.0, device="npu").reshape(2, 3, 4)
+        views = [x[1], x.t() if x.dim() == 2 else x.transpose(0, 2), x.view(-1), x.unfold(2, 2, 1), x.expand(2, 2, 3, 4), x.diagonal(0, 1, 2),
+                 x.unbind(0)[1], x.split(2, 1)[0], x.squeeze(), x.permute(2, 0, 1), x.as_strided((2, 2), (1, 2)), x.detach(),
+                 x.view(torch.int32), x.narrow(1, 1, 2), x.movedim(0, 1), torch.view_as_complex(x.view(2, 3, 2, 2)).real]
+        assert all(v.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for v in views)
+        print(len(views), torch.flagos._C.fallback_counts())
+    """
+    assert good(code, FLAGOS_ROUTE="opencl", FLAGOS_FALLBACK="forbid", FLAGOS_SHARED_MEMORY=0) == "16 []\n"
+
+
+def test_live_bytes_of_all_lines_sum_to_memory_allocated():
+    code = """
+        import torch, json
+        def make(n): return torch.ones(n, device="npu")
+        a = make(1000)
+        b = torch.zeros(64, 64, device="npu")
+        c = a * 2
+        v = b[3:]
+        del a
+        rows = torch.flagos._C.site_counts()
+        print(json.dumps([sum(r["live_bytes"] for r in rows), torch.npu.memory_allocated(),
+                          {r["line"]: r["live_bytes"] for r in rows if r["live_bytes"]}]))
+    """
+    total, allocated, lines = json.loads(good(code))
+    assert total == allocated
+    assert lines == {"5": 64 * 64 * 4, "6": 4096}
+
+
+def test_backward_work_is_credited_to_its_forward_line():
+    code = """
+        import torch, json
+        w = torch.ones(16, 16, device="npu", requires_grad=True)
+        x = torch.ones(16, 16, device="npu")
+        y = torch.mm(x, w)
+        z = torch.tanh(y)
+        z.sum().backward()
+        rows = torch.flagos._C.site_counts()
+        print(json.dumps(sorted([r["line"], r["backward"]] for r in rows if r["calls"] and r["line"])))
+    """
+    rows = json.loads(good(code))
+    assert [5, True] in rows and [6, True] in rows and [5, False] in rows and [6, False] in rows
+
+
+def test_the_kernel_table_and_the_registrations_agree():
+    assert good("import torch; print(torch.flagos._C.catalog_differences())") == "[]\n"
