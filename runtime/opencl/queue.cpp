@@ -7,6 +7,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/names.h"
+#include "runtime/opencl/describe.h"
 #include "runtime/opencl/device_impl.h"
 #include "runtime/opencl/error.h"
 #include "runtime/opencl/fork_guard.h"
@@ -42,6 +43,10 @@ Result<void> QueueImpl::open() {
     open_error_ = clError("clCreateCommandQueue", status, about());
     return *open_error_;
   }
+  char platform[64] = {};
+  clGetPlatformInfo(deviceValue<cl_platform_id>(device_.id(), CL_DEVICE_PLATFORM), CL_PLATFORM_NAME, sizeof platform - 1,
+                    platform, nullptr);
+  pocl_ = std::string_view(platform) == "Portable Computing Language";
   rememberQueue(this);
   return {};
 }
@@ -134,10 +139,31 @@ void QueueImpl::push(cl_event event, bool timed, uint64_t host_ns) {
   }
 }
 
+// PoCL keeps at most 128 compiled kernel shapes loaded, and aborts the process if it must make room while one of them
+// runs. We count what may be new to it; past a safe number such a launch waits until nothing runs.
+bool QueueImpl::mayEvict(const Kernel& kernel, const Range& range) {
+  constexpr uint64_t kSafe = 100, kBigGrid = 65536;
+  static std::atomic<uint64_t> loads{0};
+  if (!kernel.owner) return false;
+  auto& owner = *static_cast<KernelOwner*>(kernel.owner);
+  const size_t items = range.global[0] * (range.dims > 1 ? range.global[1] : 1) * (range.dims > 2 ? range.global[2] : 1);
+  const uint64_t key = (range.local[0] << 40 | range.local[1] << 20 | range.local[2]) * 2 + (items >= kBigGrid);
+  std::unique_lock lock(owner.mutex);
+  auto shape = std::find_if(owner.shapes.begin(), owner.shapes.end(), [&](const auto& s) { return s.key == key; });
+  const bool fresh = shape == owner.shapes.end();
+  if (fresh) shape = owner.shapes.insert(shape, {key, 0});
+  const uint64_t now = loads.load(std::memory_order_relaxed);
+  const bool load = fresh || now - shape->stamp > kSafe;
+  shape->stamp = load ? loads.fetch_add(1, std::memory_order_relaxed) + 1 : now;
+  return load && shape->stamp > kSafe;
+}
+
 Result<void> QueueImpl::launch(const Kernel& kernel, const Range& range, const Arg* args, size_t count) {
   for (int i = 0; i < range.dims; ++i)
     if (range.global[i] == 0) return {};
   if (auto error = refuse()) return *error;
+  if (pocl_ && mayEvict(kernel, range))
+    if (auto r = device_.synchronize(); !r) return r;
   std::unique_lock lock(mutex_);
   if (auto error = makeRoom(lock)) return *error;
   auto where = [&](const char* what) { return about() + ", kernel " + std::string(nameText(kernel.name)) + what; };

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/opencl/queue.h"
 
@@ -13,6 +14,9 @@ namespace flagos::ocl {
 // What a kernel's owner holds: clSetKernelArg and the enqueue that uses the arguments must not interleave.
 struct KernelOwner {
   std::mutex mutex;
+  // PoCL only: what it has compiled of this kernel (work-group size and grid class) and when that was last launched.
+  struct Shape { uint64_t key, stamp; };
+  std::vector<Shape> shapes;
 };
 
 class QueueImpl final : public Queue {
@@ -58,6 +62,7 @@ class QueueImpl final : public Queue {
   void push(cl_event event, bool timed, uint64_t host_ns);
   void retire(bool ask_driver);          // takes completed entries off the ring
   void deliver(const Entry& entry);
+  bool mayEvict(const Kernel& kernel, const Range& range);
   Result<void> takeFailure();
   Entry& at(uint64_t ticket) noexcept { return ring_[ticket % kRing]; }
   char* hostPointer(cl_mem mem) const noexcept;
@@ -65,6 +70,7 @@ class QueueImpl final : public Queue {
   Device& device_;
   const uint32_t id_;
   const bool shared_;
+  bool pocl_ = false;
   cl_command_queue queue_ = nullptr;
   std::optional<Error> open_error_;
   mutable std::mutex mutex_;

@@ -13,18 +13,30 @@ double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// The fastest of `tries` runs: other programs can only make a run slower. Negative if a run failed.
-template <class F>
-double fastest(int tries, F&& run) {
-  double best = -1;
-  for (int i = 0; i < tries; ++i) {
-    const double t0 = seconds();
-    if (!run()) return -1;
-    const double t = seconds() - t0;
-    if (best < 0 || t < best) best = t;
+// Short runs, many times: other programs can only make a run slower, so the fastest is the truth, and the truth is found
+// when other runs come near it.
+class Tries {
+ public:
+  template <class F>
+  double fastest(int tries, F&& run) {
+    std::vector<double> all;
+    for (int i = 0; i < tries; ++i) {
+      const double t0 = seconds();
+      if (!run()) return -1;
+      all.push_back(seconds() - t0);
+    }
+    return of(all);
   }
-  return best;
-}
+  double of(std::vector<double> all) {
+    std::sort(all.begin(), all.end());
+    if (all.size() >= 4 && all[2] > 1.5 * all[0]) steady_ = false;
+    return all[0];
+  }
+  bool steady() const { return steady_; }
+
+ private:
+  bool steady_ = true;
+};
 
 struct Buffer {
   cl_mem mem;
@@ -45,81 +57,76 @@ Range items(size_t count, size_t local) {
 
 }  // namespace
 
-void measureRates(Device& device, dal::DeviceDescription& d) {
+bool measureRates(Device& device, dal::DeviceDescription& d) {
   Queue& q = device.queue();
   ProgramCache& programs = device.programs();
   const auto copy = programs.kernel("rates", "ratesCopy"), fma = programs.kernel("rates", "ratesFma"),
              empty = programs.kernel("rates", "ratesEmpty");
-  if (!copy || !fma || !empty) return;
-  const size_t group = std::min<size_t>(64, std::max<size_t>(1, d.kind == dal::Kind::cpu ? 16 : 64));
+  if (!copy || !fma || !empty) return false;
+  const bool cpu = d.kind == dal::Kind::cpu;
+  const size_t group = cpu ? 16 : 64;
   const size_t bytes = std::clamp<size_t>(d.max_alloc_bytes / 8, size_t{1} << 20, size_t{32} << 20);
   const Buffer a(device.context(), bytes), b(device.context(), bytes);
-  if (!a.mem || !b.mem) return;
-  bool measured = false;
+  if (!a.mem || !b.mem) return false;
+  Tries tries;
 
   const size_t vectors = bytes / 64 / group * group;
   auto copyOnce = [&] {
     return q.launch(**copy, items(vectors, group), {Arg::buffer(a.mem), Arg::buffer(b.mem)}).ok() && q.finish().ok();
   };
   if (copyOnce())  // touches every page, compiles
-    if (const double t = fastest(6, copyOnce); t > 0) d.bandwidth_bps = 2.0 * double(vectors) * 64 / t, measured = true;
+    if (const double t = tries.fastest(8, copyOnce); t > 0) d.bandwidth_bps = 2.0 * double(vectors) * 64 / t;
 
-  const size_t threads = std::max<size_t>(1, d.compute_units) * (d.kind == dal::Kind::cpu ? 64 : 2048) / group * group;
+  const size_t threads = std::max<size_t>(1, d.compute_units) * (cpu ? 64 : 2048) / group * group;
   int rounds = 16;
   auto fmaOnce = [&] {
     return q.launch(**fma, items(threads, group), {Arg::buffer(b.mem), Arg::of<cl_int>(rounds)}).ok() && q.finish().ok();
   };
   if (threads * 4 <= bytes && fmaOnce()) {
-    double t = fastest(1, fmaOnce);
-    while (t > 0 && t < 4e-3 && rounds < (1 << 22)) {  // long enough that the launch does not count
-      rounds *= 4;
-      t = fastest(1, fmaOnce);
+    double t = Tries().fastest(3, fmaOnce);
+    while (t > 0 && t < 1e-3 && rounds < (1 << 22)) {  // long enough that the launch does not count
+      rounds *= 2;
+      t = Tries().fastest(3, fmaOnce);
     }
-    if (const double more = fastest(6, fmaOnce); more > 0) t = t > 0 ? std::min(t, more) : more;
-    if (t > 0) d.flops_f32 = 2.0 * 16 * 8 * double(rounds) * double(threads) / t, measured = true;
+    if (t = tries.fastest(24, fmaOnce); t > 0) d.flops_f32 = 2.0 * 16 * 8 * double(rounds) * double(threads) / t;
   }
 
   const Arg out = Arg::buffer(b.mem);
   auto launchOnce = [&] { return q.launch(**empty, items(group, group), {out}).ok(); };
   if (launchOnce() && q.finish().ok()) {
-    constexpr int kBatch = 50;
-    double launch = -1;
-    for (int i = 0; i < 10; ++i) {
-      const double t = fastest(1, [&] {
-        for (int k = 0; k < kBatch; ++k)
-          if (!launchOnce()) return false;
-        return true;
-      });
-      if (!q.finish().ok()) break;
-      if (t > 0 && (launch < 0 || t < launch)) launch = t;
-    }
-    if (launch > 0) d.launch_s = launch / kBatch, measured = true;
-    // From nothing pending to done and back: a wait that finds the work already done says nothing.
-    std::vector<double> trips;
-    for (int i = 0; i < 41; ++i) {
+    constexpr int kBatch = 16;
+    std::vector<double> batches, trips;
+    for (int i = 0; i < 40; ++i) {
       const double t0 = seconds();
-      if (!launchOnce() || !q.finish().ok()) break;
+      for (int k = 0; k < kBatch; ++k)
+        if (!launchOnce()) return false;
+      batches.push_back((seconds() - t0) / kBatch);
+      if (!q.finish().ok()) return false;
+    }
+    d.launch_s = tries.of(batches);
+    // From nothing pending to done and back: a wait that finds the work already done says nothing.
+    for (int i = 0; i < 60; ++i) {
+      const double t0 = seconds();
+      if (!launchOnce() || !q.finish().ok()) return false;
       trips.push_back(seconds() - t0);
     }
-    if (!trips.empty() && d.launch_s > 0) {
-      std::nth_element(trips.begin(), trips.begin() + static_cast<std::ptrdiff_t>(trips.size() / 2), trips.end());
-      const double trip = trips[trips.size() / 2];
-      d.wait_s = trip > d.launch_s * 1.5 ? trip - d.launch_s : trip;
-    }
+    std::sort(trips.begin(), trips.end());
+    // What a wait costs depends on sleeping threads; the lower quartile is a usual one on a quiet machine.
+    const double trip = trips[trips.size() / 4];
+    d.wait_s = std::max(trip - d.launch_s, trip / 2);
   }
 
-  const std::vector<char> host(bytes / 2, 1);
-  auto upload = [&] {
-    return q.write(a.mem, 0, host.data(), host.size(), true).ok();
-  };
-  if (const double t = fastest(4, upload); t > 0) d.copy_bps = double(host.size()) / t, measured = true;
-  if (measured) d.rates_source = "measured";
+  const std::vector<char> host(bytes / 4, 1);
+  auto upload = [&] { return q.write(a.mem, 0, host.data(), host.size(), true).ok(); };
+  if (const double t = tries.fastest(8, upload); t > 0) d.copy_bps = double(host.size()) / t;
+  d.rates_source = "measured";
+  return tries.steady();
 }
 
 void fillRates(Device& device, dal::DeviceDescription& description, const std::string& identity) {
   if (kde::loadRates(description, identity)) return;
-  measureRates(device, description);
-  if (description.rates_source.empty()) return;
+  // On a busy machine the numbers serve this process only; a later one measures again.
+  if (!measureRates(device, description)) return;
   // The first value stored stays: whoever measured at the same time now reads the same numbers.
   if (kde::storeRates(description, identity).ok()) (void)kde::loadRates(description, identity);
 }

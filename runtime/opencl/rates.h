@@ -11,7 +11,7 @@ namespace flagos::ocl {
 // Fills the rates of `description` from disk, or by a measurement of a fraction of a second. What cannot be measured
 // stays 0 = unknown.
 void fillRates(Device& device, dal::DeviceDescription& description, const std::string& identity);
-// The measurement itself.
-void measureRates(Device& device, dal::DeviceDescription& description);
+// The measurement itself. False if it failed or the machine was too busy for the numbers to be kept.
+bool measureRates(Device& device, dal::DeviceDescription& description);
 
 }  // namespace flagos::ocl
