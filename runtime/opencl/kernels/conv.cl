@@ -1,95 +1,6 @@
-// Convolution as a matrix product whose right side is gathered patch by patch. gemm_tile.cl comes first in the text.
-// One body serves the forward pass and, with flipped weights and a zero-stuffed input (up_h, up_w), the gradient of the
-// input. Parameter structs are mirrored in ops/conv_plan.h: eight-byte members only.
-
-typedef struct {
-  long off, sn, sc, sh, sw;      // elements
-  long n, c, h, w;               // c: channels of one group
-  long dt, up_h, up_w;           // distance of two rows (columns) after zero-stuffing; 1 = as it is
-} Image;
-
-typedef struct {
-  long r, s, stride_h, stride_w, pad_h, pad_w, dil_h, dil_w, groups;
-} Window;
-
-// A unit is what one worker gathers at once: `images` whole images, or a strip of rows and columns of one.
-typedef struct {
-  long images, rows, cols;             // output pixels of a unit
-  long image_units, row_units, col_units;
-  long slab_rows, slab_cols;           // gathered input rows and columns (halo included)
-  long chunked;                        // rows are cut into chunks of 8 pixels (the last one padded), see tileChunks
-} Units;
-
-typedef struct {
-  Image x;
-  Image y;                             // output; y.c = channels of one group
-  Window win;
-  Units units;
-  long tasks, k_blocks, k_tiles;       // k_tiles: ceil(y.c / MR)
-  long weights_off, bias_off, bias_stride, use_bias;
-  long scratch_off, scratch_stride, slab_size;
-} ConvParams;
-
-// Where a unit lies.
-typedef struct {
-  long n0, images, oh0, rows, ow0, cols;
-} Place;
-
-inline Place placeOf(const Units* u, const Image* y, long unit) {
-  Place at;
-  const long per_image = u->row_units * u->col_units;
-  at.n0 = unit / per_image * u->images;
-  at.images = min(u->images, y->n - at.n0);
-  at.oh0 = unit % per_image / u->col_units * u->rows;
-  at.rows = min(u->rows, y->h - at.oh0);
-  at.ow0 = unit % u->col_units * u->cols;
-  at.cols = min(u->cols, y->w - at.ow0);
-  return at;
-}
-
-// Units that are whole images have their zeros in the same places every time: the worker clears its slab once, and
-// later units write only what lies inside the image.
-inline bool clearOnce(global real* slab, const Units* u, long reals) {
-  if (u->row_units != 1 || u->col_units != 1) return false;
-  for (long i = 0; i < reals; i += VL) VSTORE((vec)(0), slab + i);
-  return true;
-}
-
-// Copies channels c0 .. c0 + channels of the unit's input window into slab[image][channel][row][column], zero outside.
-inline void gatherSlab(global real* slab, global const void* x, const Image* img, const Window* win, const Units* u,
-                       const Place* at, long c0, long channels, bool cleared) {
-  const long rows = (at->rows - 1) * win->stride_h + (win->r - 1) * win->dil_h + 1;
-  const long cols = (at->cols - 1) * win->stride_w + (win->s - 1) * win->dil_w + 1;
-  const long top = at->oh0 * win->stride_h - win->pad_h, left = at->ow0 * win->stride_w - win->pad_w;
-  const long up_h = img->up_h, up_w = img->up_w;
-  // Rows and columns of the slab that hold input pixels.
-  const long y0 = clamp(-top, 0L, rows), y1 = clamp((img->h - 1) * up_h + 1 - top, y0, rows);
-  const long q0 = clamp(-left, 0L, cols), q1 = clamp((img->w - 1) * up_w + 1 - left, q0, cols);
-  const bool plain = img->dt == DT_REAL && img->sw == 1 && up_w == 1;
-  if (!cleared)
-    for (long i = 0; i < at->images * channels * u->slab_rows * u->slab_cols; i += VL) VSTORE((vec)(0), slab + i);
-  for (long i = 0; i < at->images; ++i)
-    for (long c = 0; c < channels; ++c) {
-      global real* plane = slab + (i * channels + c) * u->slab_rows * u->slab_cols;
-      const long from = img->off + (at->n0 + i) * img->sn + (c0 + c) * img->sc;
-      for (long y = y0; y < y1; ++y) {
-        if (up_h != 1 && (top + y) % up_h != 0) continue;
-        const long src = from + (up_h == 1 ? top + y : (top + y) / up_h) * img->sh;
-        global real* dst = plane + y * u->slab_cols;
-        if (plain) {
-          global const real* s = (global const real*)x + src + left;
-          long q = q0;
-          for (; q + 8 <= q1; q += 8) vstore8(vload8(0, s + q), 0, dst + q);
-          for (; q < q1; ++q) dst[q] = s[q];
-        } else if (up_w == 1) {
-          for (long q = q0; q < q1; ++q) dst[q] = loadElem(x, src + (left + q) * img->sw, img->dt);
-        } else {
-          for (long q = q0; q < q1; ++q)
-            if ((left + q) % up_w == 0) dst[q] = loadElem(x, src + (left + q) / up_w * img->sw, img->dt);
-        }
-      }
-    }
-}
+// Convolution as a matrix product whose right side is gathered patch by patch. gemm_tile.cl and conv_gather.cl come first
+// in the text. One body serves the forward pass and, with flipped weights and a zero-stuffed input (up_h, up_w), the
+// gradient of the input.
 
 // Up to NR output pixels as runs that lie beside each other in the slab and in an output row: run i is the panel's
 // columns first[i] .. first[i] + length[i], reads the slab from src[i] and writes the output from dst[i].
@@ -247,13 +158,7 @@ kernel void conv_wide(global const void* x, global const real* weights, global c
   }
 }
 
-// weights into [group][tile][q,r,s][8]: row m of a group at m * sm, its elements at q * sq + r * sr + s * ss.
-// The input's gradient swaps channels and flips the window by negative strides.
-typedef struct {
-  long off, sg, sm, sq, sr, ss;
-  long m, q, r, s, tiles, dt, dst_off;
-} WeightParams;
-
+// Weights into [group][tile][q,r,s][8].
 kernel void conv_pack_weights(global const void* w, global real* dst, const WeightParams p) {
   const long t = get_global_id(0), group = t / p.tiles, m0 = t % p.tiles * MR;
   global real* d = dst + p.dst_off + t * p.q * p.r * p.s * MR;
@@ -264,18 +169,6 @@ kernel void conv_pack_weights(global const void* w, global real* dst, const Weig
           d[i] = m0 + i < p.m ? loadElem(w, p.off + group * p.sg + (m0 + i) * p.sm + q * p.sq + r * p.sr + s * p.ss, p.dt)
                               : (real)0;
 }
-
-// Gradient of the weights. A task is (group, block of input channels, share of the units); it sums over its units into
-// part[task][tap][k padded], k being the vector direction. conv_weight_finish adds the shares up.
-typedef struct {
-  Image x;
-  Image g;                             // gradient of the output
-  Window win;
-  Units units;
-  long c_block, c_blocks, shares, tasks, k_pad;
-  long part_off, part_stride;
-  long scratch_off, scratch_stride, slab_size;
-} ConvWeightParams;
 
 // 8 taps x (1 or 2) vectors of k, summed over the unit's pixels, on top of what acc holds.
 #define TAP_ROW2(r, q)               \
@@ -430,13 +323,7 @@ kernel void conv_weight_wide(global const void* x, global const void* g, global 
     weightTask(scratch + p.part_off + t * p.part_stride, slab, x, g, &p, t, cleared);
 }
 
-// grad_weight[k][c][r][s] = sum of the shares. A work-item takes one tap. sg, sk, sc, sr, ss: strides of grad_weight
-// (sg: between groups).
-typedef struct {
-  long off, sg, sk, sc, sr, ss;
-  long groups, k, c, r, s, c_block, c_blocks, shares, k_pad, part_off, part_stride, dt;
-} WeightFinishParams;
-
+// grad_weight[k][c][r][s] = sum of the shares. A work-item takes one tap.
 kernel void conv_weight_finish(global const real* part, global void* w, const WeightFinishParams p) {
   const long window = p.r * p.s, id = get_global_id(0);
   const long group = id / (p.c * window), c = id / window % p.c, r = id % window / p.s, s = id % window % p.s;

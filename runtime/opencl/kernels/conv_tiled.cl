@@ -1,41 +1,5 @@
 // GPU-shaped convolution: many thin work-items, local memory, nothing but bounds checks for the edges. gemm_tile.cl
-// comes first in the text. The structs are those of conv.cl (mirrored in ops/conv_plan.h).
-typedef struct {
-  long off, sn, sc, sh, sw;
-  long n, c, h, w;
-  long dt, up_h, up_w;
-} Image;
-typedef struct {
-  long r, s, stride_h, stride_w, pad_h, pad_w, dil_h, dil_w, groups;
-} Window;
-typedef struct {
-  long images, rows, cols, image_units, row_units, col_units, slab_rows, slab_cols, chunked;
-} Units;
-typedef struct {
-  Image x, y;
-  Window win;
-  Units units;
-  long tasks, k_blocks, k_tiles;
-  long weights_off, bias_off, bias_stride, use_bias;
-  long scratch_off, scratch_stride, slab_size;
-} ConvParams;
-typedef struct {
-  long off, sg, sm, sq, sr, ss;
-  long m, q, r, s, tiles, dt, dst_off;
-} WeightParams;
-typedef struct {
-  Image x, g;
-  Window win;
-  Units units;
-  long c_block, c_blocks, shares, tasks, k_pad;
-  long part_off, part_stride;
-  long scratch_off, scratch_stride, slab_size;
-} ConvWeightParams;
-typedef struct {
-  long off, sg, sk, sc, sr, ss;
-  long groups, k, c, r, s, c_block, c_blocks, shares, k_pad, part_off, part_stride, dt;
-} WeightFinishParams;
-
+// and conv_gather.cl come first in the text.
 #define TS 16
 
 // The input under tap (r,s) of output pixel (oh,ow), 0 outside and between zero-stuffed pixels.

@@ -13,7 +13,7 @@ using namespace conv;
 
 constexpr int64_t kTileRows = 8;  // MR of gemm_tile.cl
 constexpr int64_t kBlockBytes = 768 << 10;  // packed weights one worker sweeps again and again
-constexpr int64_t kMaxPhases = 16;
+constexpr int64_t kMaxPhases = 256;
 
 Result<void> packWeights(Queue& queue, const Problem& p, cl_mem to) {
   auto kernel = tileKernel(queue, "conv", "conv_pack_weights", isDouble(p.y));
@@ -23,6 +23,7 @@ Result<void> packWeights(Queue& queue, const Problem& p, cl_mem to) {
 }
 
 Result<void> wide(Queue& queue, Problem p) {
+  if (isDepthwise(p.xi, p.yi, p.win)) return depthwise(queue, p);
   const bool is_double = isDouble(p.y);
   const size_t real_bytes = is_double ? 8 : 4;
   const int64_t panel = is_double ? 16 : 32;

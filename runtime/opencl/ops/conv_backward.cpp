@@ -29,6 +29,9 @@ Result<void> wide(Queue& queue, const TensorRef& g, const TensorRef& x, const Te
   const int64_t want = static_cast<int64_t>(workerCount(queue, 1 << 20));
   ConvWeightParams c{};
   c.x = imageOf(x, args.groups), c.g = imageOf(g, args.groups), c.win = windowOf(w, args);
+  // A channel is a task there: a batch of few channels is better shared out.
+  if (isDepthwise(c.x, c.g, c.win) && c.win.groups >= want)
+    return depthwiseWeight(queue, g, x, w, c, finishOf(w, c.x, c.g, c.win));
   const int64_t window = c.win.r * c.win.s;
   c.k_pad = ceilDiv(c.g.c, panel) * panel;
   c.c_block = std::clamp<int64_t>(kPartReals / (window * c.k_pad), 1, c.x.c);

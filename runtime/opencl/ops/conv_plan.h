@@ -82,4 +82,13 @@ Units planUnits(const Window& win, const Image& y, int64_t channels, int64_t out
 // Reals of the slab of one unit, with room for vectors that read past its end.
 int64_t slabReals(const Units& units, int64_t channels) noexcept;
 
+// One input and one output channel a group: vectors along rows instead of a matrix product (conv_depthwise.cpp).
+inline bool isDepthwise(const Image& x, const Image& y, const Window& win) noexcept {
+  return win.groups > 1 && x.c == 1 && y.c == 1;
+}
+Result<void> depthwise(Queue& queue, const Problem& problem);
+// Only x, g and win of `params` are read; `finish` says where the gradient goes.
+Result<void> depthwiseWeight(Queue& queue, const TensorRef& g, const TensorRef& x, const TensorRef& w,
+                             ConvWeightParams params, const WeightFinishParams& finish);
+
 }  // namespace flagos::ocl::conv

@@ -140,6 +140,16 @@ Result<void> wide(Queue& queue, Problem r) {
   GemmParams& p = r.p;
   if (p.m == 1 && p.n != 1) transpose(r);
   if (p.n == 1) return matrixVector(queue, r);
+  // A few rows times a transposed matrix (one token through a linear layer): packing the matrix would cost more than
+  // reading it once a row, so the rows become a batch of vectors.
+  if (p.batch == 1 && p.m <= 4 && p.dt == 0 && p.bk == 1 && p.bn != 1 && p.ak == 1) {
+    transpose(r);
+    p.batch = p.n;
+    p.n = 1;
+    p.ab = 0;
+    p.bb = p.bn, p.ob = p.on, p.sb = p.sn;
+    return matrixVector(queue, r);
+  }
   if (p.on != 1 && p.om == 1) transpose(r);
   const int64_t columns = r.is_double ? 16 : 32;
   p.n_panels = ceilDiv(p.n, columns);

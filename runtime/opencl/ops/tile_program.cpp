@@ -22,6 +22,7 @@ std::mutex append;
 std::string programText(const char* source) {
   std::string text(kernelSource("gemm_tile"));
   text += '\n';
+  if (std::string_view(source).starts_with("conv")) text += kernelSource("conv_gather");
   text += kernelSource(source);
   return text;
 }

@@ -77,7 +77,7 @@ void run(const Case& c, DType t, Variant v) {
 
 TEST_CASE("gemm: sizes and layouts", "[gemm]") {
   const Case cases[] = {{0, 1, 1, 1}, {0, 5, 7, 3}, {0, 8, 32, 16}, {0, 33, 65, 40}, {0, 16, 64, 130}, {3, 17, 40, 9},
-                        {2, 1, 50, 33}, {2, 50, 1, 33}, {0, 1, 1, 5000}, {0, 200, 10, 64}, {5, 3, 2, 70}};
+                        {2, 1, 50, 33}, {2, 50, 1, 33}, {0, 1, 1, 5000}, {0, 200, 10, 64}, {5, 3, 2, 70}, {0, 3, 90, 200}};
   for (Case c : cases)
     for (int turned = 0; turned < 8; ++turned) {
       c.a_turned = turned & 1, c.b_turned = turned & 2, c.out_turned = turned & 4;
