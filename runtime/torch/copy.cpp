@@ -108,7 +108,8 @@ void copyInside(ocl::Device& device, const at::Tensor& src, const at::Tensor& ds
              (plainBytes(src, dst) || ocl::copySupports(toDType(src.scalar_type()), toDType(dst.scalar_type())));
   const Decision d = decide(s, device);
   telemetry::countCopy(ocl::currentTag().site, telemetry::CopyKind::device_to_device, dst.nbytes());
-  if (d.place == Place::opencl || (d.place == Place::refused && s.native)) {
+  applyPolicy(d, s, device);
+  if (d.place == Place::opencl) {
     at::assert_no_internal_overlap(dst);
     at::assert_no_partial_overlap(dst, src);
     if (plainBytes(src, dst)) {
@@ -120,8 +121,12 @@ void copyInside(ocl::Device& device, const at::Tensor& src, const at::Tensor& ds
     }
     return;
   }
-  if (device.sharedMemory()) copyOnHost(device, src, dst);
-  else copyStaged(device, src, dst, op);
+  if (!device.sharedMemory()) {
+    copyStaged(device, src, dst, op);
+    return;
+  }
+  if (d.place == Place::fallback) telemetry::countFallback(ocl::currentTag().site, op, 0);
+  copyOnHost(device, src, dst);
 }
 
 }  // namespace

@@ -245,8 +245,10 @@ void runOnHost(const c10::OperatorHandle& op, Stack* stack, ocl::Device& device,
       v = std::move(list);
     } else if (v.isOptionalTensorList()) {
       c10::List<std::optional<at::Tensor>> list;
-      for (const std::optional<at::Tensor>& t : v.toOptionalTensorVector())
-        list.push_back(t && isNpu(*t) ? std::optional<at::Tensor>(faces.face(*t, !facts.view)) : t);
+      for (const auto& t : v.toListRef()) {
+        if (!t.isTensor()) list.push_back(std::nullopt);
+        else list.push_back(isNpu(t.toTensor()) ? faces.face(t.toTensor(), !facts.view) : t.toTensor());
+      }
       v = std::move(list);
     } else if (v.isDevice()) {
       asked = v.toDevice();
@@ -289,8 +291,8 @@ void runOnHost(const c10::OperatorHandle& op, Stack* stack, ocl::Device& device,
   if (staged && !facts.view) telemetry::countFallback(ocl::currentTag().site, facts.name, faces.stagedBytes());
 }
 
-void applyPolicy(const Decision& d, const kde::Signature& s, const c10::OperatorHandle& op, ocl::Device& device) {
-  if (d.place == Place::host || d.place == Place::opencl || factsOf(op).view) return;
+void applyPolicy(const Decision& d, const kde::Signature& s, ocl::Device& device) {
+  if (d.place == Place::host || d.place == Place::opencl) return;
   const auto policy = router(static_cast<int>(device.index())).fallback();
   if (d.place == Place::refused || policy == kde::Fallback::forbid) {
     TORCH_CHECK_NOT_IMPLEMENTED(false, "npu:", device.index(), ": no OpenCL kernel for ", kde::text(s),
@@ -321,9 +323,10 @@ void hostRoute(const c10::OperatorHandle& op, Stack* stack, HostKernel kernel) {
   kde::Signature s = signatureOf(factsOf(op).name, schema, args, device);
   s.native = false;
   const Decision d = decide(s, device);
-  applyPolicy(d, s, op, device);
-  if (d.place == Place::fallback && device.sharedMemory() && !factsOf(op).view)
-    telemetry::countFallback(site.site(), s.op, 0);
+  if (!factsOf(op).view) {  // views make metadata only: there is nothing to fall back from
+    applyPolicy(d, s, device);
+    if (d.place == Place::fallback && device.sharedMemory()) telemetry::countFallback(site.site(), s.op, 0);
+  }
   runOnHost(op, stack, device, kernel);
 }
 

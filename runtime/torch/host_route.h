@@ -62,7 +62,7 @@ void runOnHost(const c10::OperatorHandle& op, torch::jit::Stack* stack, ocl::Dev
 void hostRoute(const c10::OperatorHandle& op, torch::jit::Stack* stack, HostKernel kernel = nullptr);
 
 // Applies the fallback policy to a decision that is not an OpenCL launch: warns once per operator, or throws under forbid.
-void applyPolicy(const Decision& d, const kde::Signature& s, const c10::OperatorHandle& op, ocl::Device& device);
+void applyPolicy(const Decision& d, const kde::Signature& s, ocl::Device& device);
 
 // A device that shares memory with the host: a CPU tensor on the same memory, keeping it alive. Waits for pending work.
 at::Tensor hostView(const at::Tensor& npu);

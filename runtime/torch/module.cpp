@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/settings.h"
 #include "runtime/base/version.h"
 #include "runtime/dal/inventory.h"
@@ -212,6 +213,20 @@ PYBIND11_MODULE(_C, m) {
   m.def("set_fallback", [](int index, const std::string& name) {
     openDevice(index);
     router(index).setFallback(fallbackFromName(name));
+  });
+  m.def("kernel_builds", [] {
+    uint64_t builds = 0;
+    for (int i = 0; i < openedLimit(); ++i)
+      if (auto* device = openedDevice(i)) builds += device->programs().builds();
+    return builds;
+  });
+  m.def("_measure_site", [](int n) {  // nanoseconds of one look-up of the calling Python line
+    telemetry::currentSite();
+    const uint64_t start = nowNs();
+    telemetry::SiteId sum = 0;
+    for (int i = 0; i < n; ++i) sum += telemetry::currentSite();
+    const double ns = static_cast<double>(nowNs() - start) / n;
+    return py::make_tuple(ns, sum);
   });
   m.def("route_counts", &routeCounts);
   m.def("fallback_counts", &fallbackCounts);

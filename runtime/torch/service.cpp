@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
-#include <mutex>
+#include <map>
 
 #include "runtime/telemetry/model.h"
 #include "runtime/telemetry/recorder.h"
@@ -76,6 +76,22 @@ std::vector<SiteRoute> routesAt(const telemetry::Counters& counters, const std::
   return out;
 }
 
+// The mean device time of one call of each route, as far as calls were timed, so that explain shows it beside the
+// prediction.
+void tellMeasured(const telemetry::Counters& counters) {
+  std::map<kde::RouteId, std::pair<uint64_t, uint64_t>> sums;  // route -> (nanoseconds, timed calls), over all lines
+  for (const auto& r : counters.routes) {
+    auto& s = sums[r.route];
+    s.first += r.device_ns;
+    s.second += r.timed_calls;
+  }
+  for (const auto& [id, s] : sums) {
+    const auto* route = kde::route(id);
+    if (route && s.second && isOpen(route->signature.device))
+      router(route->signature.device).recordMeasured(id, static_cast<double>(s.first) * 1e-9 / static_cast<double>(s.second));
+  }
+}
+
 // Asked on the server's thread, so the router must exist: routes are only made by open devices.
 Json explainOne(const kde::Route& route, const std::string& why_not, uint64_t calls, Json by_route) {
   Json doc = router(route.signature.device).explain(route.signature, why_not);
@@ -89,6 +105,7 @@ Result<Json> explain(const Json& params) {
   const std::string why_not = params.value("why_not", "");
   if (file.empty() || line < 1) return fail("explain needs \"file\" and \"line\"");
   const auto counters = telemetry::readCounters();
+  tellMeasured(counters);
   const auto found = routesAt(counters, file, line);
   Json documents = Json::array();
   for (const auto& f : found) {
@@ -166,8 +183,6 @@ Result<Json> routeReset(const Json&) {
 
 void onTiming(ocl::LaunchTag tag, uint64_t start_ns, uint64_t end_ns) noexcept {
   telemetry::addDeviceTime(tag.site, tag.route, start_ns, end_ns);
-  if (const auto* route = kde::route(tag.route); route && isOpen(route->signature.device))
-    router(route->signature.device).recordMeasured(tag.route, static_cast<double>(end_ns - start_ns) * 1e-9);
 }
 
 }  // namespace

@@ -9,14 +9,14 @@ __version__ = "0.1.0"
 
 def _autoload():
     """Called by torch at the end of its own import. Never raises: a broken backend must not break ``import torch``."""
-    from flagos import _backend
+    import flagos._backend
 
-    _backend.load()
+    flagos._backend.load()
 
 
 def __getattr__(name):
     # `import flagos; flagos.device_count()`: the package is also torch.flagos, whose functions live in flagos.npu.
-    if name.startswith("__"):
+    if name.startswith("_"):  # dunders, and our own submodules while they are being imported
         raise AttributeError(name)
     import importlib
 

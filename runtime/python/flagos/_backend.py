@@ -50,17 +50,17 @@ def load():
         _say(f"FLAGOS_DEVICE_NAME={name} is not usable: torch.{name} exists already or is no name; flagos is not loaded.")
         return
     try:
-        from flagos import _C
+        import flagos._C as core
     except ImportError as error:
         _say(f"the extension module could not be loaded and there is no '{name}' device: {error}")
         return
     try:
-        _install(torch, _C, name)
+        _install(torch, core, name)
     except Exception as error:  # noqa: BLE001 - import torch must go on
         _say(f"the '{name}' device could not be registered: {error}")
         return
     _state = "loaded"
-    for warning in _C.setting_warnings():
+    for warning in core.setting_warnings():
         print(f"flagos: {warning}", file=sys.stderr)
 
 
@@ -77,7 +77,7 @@ def _install(torch, core, name):
 
     torch.utils.rename_privateuse1_backend(name)
     import flagos
-    from flagos import npu
+    import flagos.npu as npu
 
     npu._set_name(name)
     torch._register_device_module(name, npu)

@@ -6,7 +6,7 @@ may still fork afterwards. ``is_available`` never raises.
 
 import torch
 
-from flagos import _C
+import flagos._C as _C
 
 _name = "npu"
 
@@ -278,6 +278,11 @@ def empty_cache():
 def host_view(tensor):
     """A CPU tensor on the same memory, where the device shares memory with the host. Waits for pending work."""
     return _C.host_view(tensor)
+
+
+def kernel_builds():
+    """OpenCL programs compiled from source by this process (0 where the disk cache had them all)."""
+    return _C.kernel_builds()
 
 
 # ---- random numbers ----

@@ -127,7 +127,7 @@ struct Invoker {
     s.native = !row->fits || row->fits(call);
     const Decision d = decide(s, device);
     if (d.place != Place::opencl) {
-      applyPolicy(d, s, op, device);
+      applyPolicy(d, s, device);
       if (d.place == Place::fallback && device.sharedMemory())
         telemetry::countFallback(site.site(), name, 0);
       runOnHost(op, stack, device, host);
