@@ -183,19 +183,27 @@ def synchronize(device=None):
     _C.synchronize(_index(device))
 
 
-class Stream(torch.Stream):
+class _Alias(type):
+    """torch.npu.Stream and Event make plain torch.Stream and torch.Event objects (PyTorch checks for just those types)."""
+
+    def __instancecheck__(cls, obj):
+        return isinstance(obj, cls._plain) and obj.device.type == _name
+
+
+class Stream(metaclass=_Alias):
+    _plain = torch.Stream
+
     def __new__(cls, device=None, priority=0, **kwargs):
         if "stream_id" in kwargs:
-            return super().__new__(cls, **kwargs)
-        return super().__new__(cls, torch.device(_name, _index(device)), priority=priority)
-
-    def wait_event(self, event):
-        event.wait(self)
+            return torch.Stream(**kwargs)
+        return torch.Stream(torch.device(_name, _index(device)), priority=priority)
 
 
-class Event(torch.Event):
+class Event(metaclass=_Alias):
+    _plain = torch.Event
+
     def __new__(cls, enable_timing=False, blocking=False, interprocess=False):
-        return super().__new__(cls, _name, enable_timing=enable_timing)
+        return torch.Event(_name, enable_timing=enable_timing)
 
 
 def current_stream(device=None):
