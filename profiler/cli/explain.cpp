@@ -173,7 +173,7 @@ Exit atLine(const Options& o) {
   std::error_code ec;
   const std::string file = std::filesystem::absolute(o.at.substr(0, colon), ec).lexically_normal().string();
 
-  auto answers = askProcesses(o.pid, "explain", {{"file", file}, {"line", line}, {"why_not", o.why_not}});
+  auto answers = askProcesses(o.pid, "explain", {{"file", file}, {"line", line}, {"why_not", o.why_not}}, 0.7);
   if (!answers) return report("explain", answers.error());
   for (const Answer& a : *answers) {
     if (!a.reply) continue;

@@ -1,10 +1,13 @@
 #include "profiler/cli/live.h"
 
+#include <chrono>
+#include <thread>
+
 #include "runtime/telemetry/client.h"
 
 namespace flagos::cli {
 
-Result<std::vector<Answer>> askProcesses(int pid, const std::string& method, const Json& params) {
+Result<std::vector<Answer>> askProcesses(int pid, const std::string& method, const Json& params, double timing_s) {
   auto list = telemetry::listProcesses();
   if (!list) {
     Error e = list.error();
@@ -17,6 +20,11 @@ Result<std::vector<Answer>> askProcesses(int pid, const std::string& method, con
     if (pid && p.pid != pid) continue;
     if (p.state != "live") { ended = true; continue; }
     auto client = telemetry::Client::connect(p);
+    if (client && timing_s > 0) {
+      // Without times the answer is still right, so a refused subscription is no error.
+      (void)(*client)->subscribe({{"rate_hz", 2}, {"parts", {"routes"}}, {"top", 1}}, [](const Json&) {}).ok();
+      std::this_thread::sleep_for(std::chrono::duration<double>(timing_s));
+    }
     if (client) out.push_back({p.pid, (*client)->request(method, params)});
     else out.push_back({p.pid, client.error()});
   }

@@ -100,7 +100,8 @@ std::string explainText(const Json& e) {
   const auto counts = e.find("counts");
   if (counts != e.end() && counts->is_object() && counts->value("calls", Json()).is_number()) {
     out += "calls so far: " + plain((*counts)["calls"]);
-    for (const auto& [kernel, calls] : counts->value("by_route", Json::object()).items()) out += ", " + kernel + " " + plain(calls);
+    const Json by_route = counts->value("by_route", Json::object());
+    for (const auto& [kernel, calls] : by_route.items()) out += ", " + kernel + " " + plain(calls);
     out += "\n";
   }
   return out;

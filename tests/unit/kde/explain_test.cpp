@@ -102,6 +102,15 @@ TEST_CASE("the document has every field of the command contract") {
   CHECK(flipped["would_change"][0]["if"] == "batch = 1024 (now 1025)");
 }
 
+TEST_CASE("the text shows counts where a process gave them, and survives a document that is no explanation") {
+  Json doc = router(cpuDevice())->explain(mm(100, 64, 64));
+  CHECK(explainText(doc).find("calls so far") == std::string::npos);
+  doc["counts"] = {{"calls", 7}, {"by_route", {{"opencl.gemm.tiled", 3}, {"opencl.gemm.wide", 4}}}};
+  CHECK(explainText(doc).find("calls so far: 7, opencl.gemm.tiled 3, opencl.gemm.wide 4\n") != std::string::npos);
+  CHECK(explainText(Json(3)) == "no explanation\n");
+  CHECK(explainText(Json::object()).find("chosen: nothing") != std::string::npos);
+}
+
 TEST_CASE("explain and choose give one answer") {
   const dal::DeviceDescription devices[] = {cpuDevice(), cardDevice()};
   const Signature calls[] = {mm(1024, 64, 10), mm(1025, 64, 10), mm(8, 8, 8, DType::int64), call("aten::add.out", {arg({16}), arg({16})}),
