@@ -61,7 +61,7 @@ std::vector<std::string> liveLines(const LiveSite& l) {
   const std::string pid = "pid " + std::to_string(l.pid);
   const bool ended = l.process_state == "ended";
   if (l.state == "not-executed") {
-    out.push_back(ended ? pid + " ended, and never executed this line" : "attached to " + pid + ", line not executed yet");
+    out.push_back(ended ? pid + " ended; it had not executed this line when last seen" : "attached to " + pid + ", line not executed yet");
     return out;
   }
   std::string head = l.state + (ended ? ", last seen in " + pid + ", which ended" : ", " + pid);

@@ -22,7 +22,7 @@ Result<telemetry::ProcessRow> watchOnce(const telemetry::ProcessEntry& entry, in
   std::condition_variable changed;
   Json snapshot;
   bool broken = false;
-  const Json params = {{"rate_hz", 10}, {"parts", {"devices", "sites", "routes", "fallbacks", "copies", "files", "events"}}, {"top", 1000}};
+  const Json params = {{"rate_hz", 10}, {"parts", {"devices", "sites", "routes", "fallbacks", "events"}}, {"top", 1000}};
   auto ok = (*client)->subscribe(params, [&](const Json& message) {
     const std::lock_guard guard(lock);
     const std::string type = message.value("type", "");

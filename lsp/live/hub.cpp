@@ -60,7 +60,7 @@ class Hub final : public LiveHub {
     auto client = telemetry::Client::connect(w.entry, 500);
     if (!client) return;
     w.client = std::move(*client);
-    const Json params = {{"rate_hz", 4}, {"parts", {"devices", "sites", "routes", "fallbacks", "copies", "files", "events"}}, {"top", 1000}};
+    const Json params = {{"rate_hz", 4}, {"parts", {"devices", "sites", "routes", "fallbacks", "events"}}, {"top", 1000}};
     auto ok = w.client->subscribe(params, [&w](const Json& message) {
       const std::lock_guard guard(w.lock);
       const auto type = message.find("type");

@@ -112,7 +112,19 @@ LiveFile joinLive(const Analysis& analysis, std::string_view raw, const telemetr
   }
   for (const auto& route : process.routes) {
     const auto it = by_row_id.find(route.site);
-    if (it != by_row_id.end()) it->second->routes.push_back(route);
+    if (it == by_row_id.end()) continue;
+    // One line for an operator and its kernel: shapes differ, the prediction is then the mean over the calls.
+    auto& list = it->second->routes;
+    const auto same = std::find_if(list.begin(), list.end(), [&](const auto& r) { return r.op == route.op && r.kernel == route.kernel; });
+    if (same == list.end()) { list.push_back(route); continue; }
+    const auto calls = static_cast<double>(same->calls), more = static_cast<double>(route.calls);
+    if (same->predicted.value && route.predicted.value && calls + more > 0)
+      same->predicted.value = (*same->predicted.value * calls + *route.predicted.value * more) / (calls + more);
+    else if (!route.predicted.value) same->predicted = route.predicted;
+    if (same->bound != route.bound) same->bound.clear();
+    add(same->device_time, route.device_time);
+    same->calls += route.calls;
+    same->timed_calls += route.timed_calls;
   }
   for (const auto& f : process.fallbacks) {
     const auto it = by_row_id.find(f.site);
