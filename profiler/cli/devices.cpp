@@ -83,6 +83,8 @@ Exit run(const Options& o) {
     if (topology) std::cout << dal::topologyText(*topology);
   }
   std::cout.flush();
+  for (const std::string& b : inventory.broken) std::cerr << "flagos devices: " << b << "\n";
+  if (!inventory.broken.empty()) return Exit::broken_input;
   return usable ? Exit::ok : Exit::no_device;
 }
 

@@ -98,7 +98,8 @@ void fillMemory(Device& dev, const Root& root, const Card* c, const OpenClFacts*
                                  c && c->asleep ? asleep : "no carve-out is reported; the device uses the host's memory", std::nullopt);
     if (cl_total) dev.memory_shared = bytes(cl_total, "opencl", silent, std::nullopt);
     else if (nv && nv->memory.total) dev.memory_shared = bytes(nv->memory.total, "driver", silent, std::nullopt);
-    else dev.memory_shared = bytes(c ? c->gtt_total : std::nullopt, "sysfs", silent, std::nullopt);
+    else if (c && c->gtt_total) dev.memory_shared = bytes(c->gtt_total, "sysfs", silent, std::nullopt);
+    else if (const auto total = memInfo(root, "MemTotal")) dev.memory_shared = Metric::of(*total, "B", "sysfs", std::nullopt);
   } else {
     if (dev.kind == Kind::discrete) dev.memory_shared = Metric::missing("B", "the device has memory of its own");
     if (nv && nv->memory.total) dev.memory_dedicated = bytes(nv->memory.total, "driver", silent, std::nullopt);
@@ -119,6 +120,11 @@ void fillMemory(Device& dev, const Root& root, const Card* c, const OpenClFacts*
     if (c->vram_total && *c->vram_total >= *c->vram_used) dev.memory_free = bytes(*c->vram_total - *c->vram_used, "sysfs", silent);
   } else if (cl && cl->free_bytes) {
     dev.memory_free = bytes(cl->free_bytes, "opencl", silent);
+  } else if (dev.kind == Kind::integrated && !(c && c->asleep)) {
+    // It allocates from the host's memory: what is free there is free for it, up to its share.
+    if (const auto free = memInfo(root, "MemAvailable"))
+      dev.memory_free = Metric::of(dev.memory_shared.value ? std::min(*free, *dev.memory_shared.value) : *free, "B", "sysfs");
+    dev.memory_used = Metric::missing("B", "the memory is the host's and shared with every process");
   }
   if (nv && nv->busy_percent) dev.utilisation = Metric::of(*nv->busy_percent, "%", "driver");
   else if (nv && !nv->why_no_busy.empty()) dev.utilisation = Metric::missing("%", nv->why_no_busy);

@@ -71,6 +71,7 @@ struct Facts {
   std::string nvml_driver;
   std::string opencl_why_nothing;             // repeated in the reason of each card that no driver lists
   bool wsl = false;
+  std::vector<std::string> broken;            // recorded files that are no JSON: "file:line:column: reason"
 
   Card& card(const std::string& pci);         // found or added; the reference lives until the next card() call
   const Card* find(const std::string& pci) const;

@@ -81,7 +81,11 @@ std::vector<Group> groupOpenCl(const Facts& facts) {
     if (!d.pci.empty()) { put(d.pci, d); continue; }
     std::string by_uuid;
     for (const NvmlFacts& n : facts.nvml)
-      if (!d.uuid.empty() && (n.uuid == d.uuid || n.uuid == "GPU-" + d.uuid)) by_uuid = n.pci;
+      if (!d.uuid.empty()) {
+        if (n.uuid == d.uuid || n.uuid == "GPU-" + d.uuid) by_uuid = n.pci;
+        for (const NvmlSlice& slice : n.slices)
+          if (slice.uuid == d.uuid || slice.uuid == "MIG-" + d.uuid) by_uuid = n.pci;
+      }
     if (!by_uuid.empty()) put(by_uuid, d); else loose.push_back({&d, {}});
   }
 

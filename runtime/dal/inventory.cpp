@@ -32,6 +32,7 @@ Inventory enumerateAt(const Root& root, const EnumerateOptions& options) {
     std::sort(facts.cards.begin(), facts.cards.end(), [](const Card& a, const Card& b) {
       return parsePciAddress(a.pci).value_or(PciAddress{}) < parsePciAddress(b.pci).value_or(PciAddress{});
     });
+    inventory.broken = facts.broken;
     inventory.devices = mergeDevices(root, facts);
     orderDevices(inventory.devices, options);
   } catch (const std::exception& e) {

@@ -48,6 +48,7 @@ struct ProbeReport { std::string name; int found = 0; std::string why_nothing; }
 struct Inventory {
   std::vector<Device> devices;                    // indexed ones first, in npu:N order
   std::vector<ProbeReport> probes;
+  std::vector<std::string> broken;                // recorded files that cannot be read: "file:line:column: reason"
 };
 
 struct EnumerateOptions {

@@ -143,7 +143,32 @@ Device fromCard(const Root& root, const Facts& facts, const Card& c, const std::
   return dev;
 }
 
-Device fromSlice(const Root& root, const Facts& facts, const Card& c, const NvmlFacts& nv, const NvmlSlice& s) {
+bool isSlice(const OpenClFacts& d, const NvmlSlice& s) { return !d.uuid.empty() && (s.uuid == d.uuid || s.uuid == "MIG-" + d.uuid); }
+
+// The OpenCL devices of one slice, from those that the driver lists for its card: by UUID, else by the only slice there
+// is, else by a memory size that only this slice has.
+std::vector<const OpenClFacts*> membersOfSlice(const std::vector<const OpenClFacts*>& of_card, const NvmlFacts& nv, const NvmlSlice& s) {
+  std::vector<const OpenClFacts*> out;
+  for (const OpenClFacts* d : of_card) {
+    bool told = false;
+    for (const NvmlSlice& x : nv.slices) told = told || isSlice(*d, x);
+    if (told) {
+      if (isSlice(*d, s)) out.push_back(d);
+      continue;
+    }
+    size_t could = 0;
+    bool this_one = false;
+    for (const NvmlSlice& x : nv.slices) {
+      const bool fits = nv.slices.size() == 1 || (d->global_bytes && x.memory.total && *d->global_bytes <= *x.memory.total && *d->global_bytes >= *x.memory.total * 0.9);
+      could += fits;
+      this_one = this_one || (fits && &x == &s);
+    }
+    if (could == 1 && this_one) out.push_back(d);
+  }
+  return out;
+}
+
+Device fromSlice(const Root& root, const std::vector<const OpenClFacts*>& of_card, const Card& c, const NvmlFacts& nv, const NvmlSlice& s) {
   Device dev;
   dev.pci = c.pci;
   dev.parent = nv.uuid;
@@ -160,17 +185,15 @@ Device fromSlice(const Root& root, const Facts& facts, const Card& c, const Nvml
   own.memory = s.memory;
   own.busy_percent = s.busy_percent;
   own.why_no_busy = s.why_no_busy;
-  // The driver's OpenCL lists one slice a process; its UUID says which.
-  std::vector<const OpenClFacts*> members;
-  for (const OpenClFacts& d : facts.opencl)
-    if (!d.uuid.empty() && (s.uuid == d.uuid || s.uuid == "MIG-" + d.uuid)) members.push_back(&d);
+  // The driver's OpenCL lists one slice a process.
+  const auto members = membersOfSlice(of_card, nv, s);
   const OpenClFacts* cl = members.empty() ? nullptr : members.front();
   fillDrivers(dev, members);
   for (const NodeFact& n : c.nodes)
     if (dev.why_unusable.empty() && n.access.judged && n.access.exists && !n.access.allowed) dev.why_unusable = n.access.why;
   if (dev.why_unusable.empty())
     dev.why_unusable = cl ? driverTrouble(members)
-                          : "no OpenCL device carries this slice's UUID; choose it for this process with CUDA_VISIBLE_DEVICES=" + s.uuid;
+                          : "no OpenCL device can be told to be this slice; choose it for this process with CUDA_VISIBLE_DEVICES=" + s.uuid;
   dev.usable = dev.why_unusable.empty();
   if (cl && dev.usable) {
     dev.opencl = cl->place;
@@ -255,9 +278,10 @@ std::vector<Device> mergeDevices(const Root& root, const Facts& facts) {
     const auto it = by_card.find(c.pci);
     if (it == by_card.end() && ambiguous.count(c.pci)) continue;
     const NvmlFacts* nv = nvmlOf(c.pci);
-    out.push_back(fromCard(root, facts, c, it == by_card.end() ? std::vector<const OpenClFacts*>{} : it->second->members, nv));
+    const auto members = it == by_card.end() ? std::vector<const OpenClFacts*>{} : it->second->members;
+    out.push_back(fromCard(root, facts, c, members, nv));
     if (nv && nv->mig)
-      for (const NvmlSlice& s : nv->slices) out.push_back(fromSlice(root, facts, c, *nv, s));
+      for (const NvmlSlice& s : nv->slices) out.push_back(fromSlice(root, members, c, *nv, s));
   }
   // A driver may see a card that sysfs does not show (WSL2, a container without /sys).
   std::map<std::string, int> seen;

@@ -133,6 +133,7 @@ ProbeReport probeNvml(const Root& root, Facts& facts) {
     report.why_nothing = askNvml(facts);
   } else if (const auto text = root.bytes("/nvml.json", 16u << 20)) {
     report.why_nothing = readNvmlRecord(*text, facts);
+    if (const auto doc = parseJson(*text, root.at("/nvml.json")); !doc) facts.broken.push_back(doc.error().text());
   } else {
     report.why_nothing = "no nvml.json in the recorded machine: NVML was not there or was not recorded";
   }

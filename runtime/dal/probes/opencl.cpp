@@ -56,7 +56,14 @@ OpenClFacts deviceFrom(const Json& j) {
   d.uuid = stringOf(j, "CL_DEVICE_UUID_KHR");
   d.pci = normalPciAddress(stringOf(j, "CL_DEVICE_PCI_BUS_INFO_KHR"));
   d.type = typeOf(j);
-  d.vendor_id = u32(numberOf(j, "CL_DEVICE_VENDOR_ID"));
+  // As text it is a PCI id, which is hexadecimal with or without 0x.
+  if (const std::string id = stringOf(j, "CL_DEVICE_VENDOR_ID"); !id.empty()) {
+    char* end = nullptr;
+    const unsigned long long v = std::strtoull(id.c_str(), &end, 16);
+    d.vendor_id = end && !*end && v <= UINT32_MAX ? static_cast<uint32_t>(v) : 0;
+  } else {
+    d.vendor_id = u32(numberOf(j, "CL_DEVICE_VENDOR_ID"));
+  }
   d.unified = boolOf(j, "CL_DEVICE_HOST_UNIFIED_MEMORY");
   d.available = boolOf(j, "CL_DEVICE_AVAILABLE");
   d.global_bytes = numberOf(j, "CL_DEVICE_GLOBAL_MEM_SIZE");
@@ -160,6 +167,7 @@ ProbeReport probeOpenCl(const Root& root, Facts& facts) {
     report.why_nothing = askOpenClLoader(facts.opencl);
   } else if (const auto text = root.bytes("/opencl.json", 16u << 20)) {
     report.why_nothing = readOpenClRecord(*text, facts.opencl);
+    if (const auto doc = parseJson(*text, root.at("/opencl.json")); !doc) facts.broken.push_back(doc.error().text());
   } else {
     report.why_nothing = "no opencl.json in " + root.dir() + ": the driver's answers were not recorded";
   }

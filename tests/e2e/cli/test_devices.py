@@ -106,6 +106,13 @@ def test_wrong_calls_name_the_nearest_option(flagos):
     assert flagos("devices", "--json")[0] == 0
 
 
+def test_a_broken_record_is_named_and_the_rest_is_listed(flagos, tmp_path):
+    (tmp_path / "opencl.json").write_text('{\n "platforms": [,]\n}')
+    rc, out, err = flagos("devices", "--json", "--root", str(tmp_path))
+    assert rc == 4 and json.loads(out)["devices"] == []
+    assert f"{tmp_path}/opencl.json:2:16: " in err, err
+
+
 def test_topology(flagos, flagos_json):
     root = os.path.join(MACHINES, "topology-ladder")
     doc = flagos_json("devices", "--topology", "--root", root)

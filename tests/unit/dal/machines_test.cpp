@@ -2,6 +2,8 @@
 #include <cmath>
 #include <set>
 
+#include "runtime/dal/merge.h"
+#include "runtime/dal/probes/probes.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/dal/machines.h"
 
@@ -171,4 +173,60 @@ TEST_CASE("visibility takes indices, addresses and stable ids, and ignores what 
       if (d.usable) shown.push_back(d.pci);
     CHECK(shown == row.shown);
   }
+}
+
+TEST_CASE("a slice without a UUID is told by being alone or by its size, else not at all") {
+  const auto facts = [](std::vector<uint64_t> slices, std::vector<std::pair<std::string, uint64_t>> devices) {
+    dal::Facts f;
+    dal::Card& c = f.card("0000:47:00.0");
+    c.vendor = "10de";
+    c.device = "20b2";
+    c.class_code = "030200";
+    dal::NvmlFacts n;
+    n.uuid = "GPU-1";
+    n.pci = c.pci;
+    n.mig = true;
+    for (const uint64_t mib : slices) {
+      dal::NvmlSlice s;
+      s.uuid = "MIG-" + std::to_string(n.slices.size());
+      s.memory.total = mib << 20;
+      n.slices.push_back(s);
+    }
+    f.nvml.push_back(n);
+    for (const auto& [uuid, mib] : devices) {
+      dal::OpenClFacts d;
+      d.name = "slice";
+      d.pci = c.pci;
+      d.uuid = uuid;
+      d.vendor_id = 0x10de;
+      d.global_bytes = mib << 20;
+      d.place.device = static_cast<uint32_t>(f.opencl.size());
+      f.opencl.push_back(d);
+    }
+    return f;
+  };
+  struct Row { std::vector<uint64_t> slices; std::vector<std::pair<std::string, uint64_t>> devices; std::vector<std::string> usable; };
+  for (const Row& r : {Row{{9728}, {{"", 9700}}, {"MIG-0"}}, Row{{9728, 19968}, {{"", 19900}}, {"MIG-1"}}, Row{{9728, 9728}, {{"", 9700}}, {}},
+                       Row{{9728, 9728}, {{"1", 9700}}, {"MIG-1"}}, Row{{9728, 19968}, {{"MIG-0", 19900}}, {"MIG-0"}}, Row{{9728}, {}, {}}}) {
+    const dal::Facts f = facts(r.slices, r.devices);
+    std::vector<std::string> usable;
+    for (const dal::Device& d : dal::mergeDevices(dal::Root("/nonexistent"), f))
+      if (d.usable) usable.push_back(d.stable_id);
+    CHECK(usable == r.usable);
+  }
+}
+
+TEST_CASE("a vendor id as text is hexadecimal, a broken record is named by line") {
+  std::vector<dal::OpenClFacts> out;
+  const std::string why = dal::readOpenClRecord(R"({"platforms":[{"name":"p","devices":[{"CL_DEVICE_NAME":"a","CL_DEVICE_VENDOR_ID":"1002"},{"CL_DEVICE_NAME":"b","CL_DEVICE_VENDOR_ID":"0x10de"},{"CL_DEVICE_NAME":"c","CL_DEVICE_VENDOR_ID":4098}]}]})", out);
+  CHECK(why.empty());
+  REQUIRE(out.size() == 3);
+  CHECK(out[0].vendor_id == 0x1002);
+  CHECK(out[1].vendor_id == 0x10de);
+  CHECK(out[2].vendor_id == 0x1002);
+  out.clear();
+  CHECK_THAT(dal::readOpenClRecord("{\n  \"platforms\": [,]}", out), Catch::Contains("opencl.json:2:"));
+  CHECK_THAT(dal::readOpenClRecord("{\"error\": -1001}", out), Catch::Contains("-1001") && Catch::Contains("/etc/OpenCL/vendors"));
+  CHECK_THAT(dal::readOpenClRecord("{\"error\": -6}", out), Catch::Contains("-6"));
+  CHECK_THAT(dal::readOpenClRecord("{\"platforms\": [{\"name\": \"x\", \"devices\": []}]}", out), Catch::Contains("none with a device"));
 }
