@@ -9,13 +9,13 @@ typedef struct {
   long m_block, m_blocks, n_panels, tasks;
   long scratch_off, scratch_stride;       // reals: one panel of b a worker
   long dt, a_packed, b_direct, use_self;
-  double alpha, beta;
+  number alpha, beta;
 } GemmParams;
 
 // rows x cols of out from the register tile. Whole vectors where memory allows it, else element by element.
 inline void storeTile(const vec* acc, global void* out, global const void* self, const GemmParams* p, long o, long s,
                       long rows, long cols) {
-  const real alpha = (real)p->alpha, beta = (real)p->beta;
+  const real alpha = realOf(p->alpha), beta = realOf(p->beta);
   const bool whole = p->dt == DT_REAL && p->on == 1 && cols == NR && (!p->use_self || p->sn == 1);
   for (long r = 0; r < rows; ++r, o += p->om, s += p->sm) {
     vec v0 = acc[2 * r] * alpha, v1 = acc[2 * r + 1] * alpha;
@@ -113,12 +113,12 @@ kernel void gemm_pack_rows(global const void* a, global real* dst, const PackPar
 // out[b,m,n] = alpha * value + beta * self[b,m,n].
 typedef struct {
   long o_off, om, on, ob, s_off, sm, sn, sb, m, n, slices, part_off, total, chunk, dt, use_self;
-  double alpha, beta;
+  number alpha, beta;
 } FinishParams;
 
 inline void finishElem(global void* out, global const void* self, const FinishParams* f, long batch, long m, long n, real v) {
-  v *= (real)f->alpha;
-  if (f->use_self) v += (real)f->beta * loadElem(self, f->s_off + batch * f->sb + m * f->sm + n * f->sn, f->dt);
+  v *= realOf(f->alpha);
+  if (f->use_self) v += realOf(f->beta) * loadElem(self, f->s_off + batch * f->sb + m * f->sm + n * f->sn, f->dt);
   storeElem(out, f->o_off + batch * f->ob + m * f->om + n * f->on, v, f->dt);
 }
 
@@ -228,8 +228,8 @@ kernel void gemm_tiled(global const void* a, global const void* b, global void* 
     for (int j = 0; j < TW; ++j) {
       const long m = m0 + ly + i * TS, n = n0 + lx + j * TS;
       if (m >= p.m || n >= p.n) continue;
-      real v = (real)p.alpha * acc[i][j];
-      if (p.use_self) v += (real)p.beta * loadElem(self, p.s_off + batch * p.sb + m * p.sm + n * p.sn, p.dt);
+      real v = realOf(p.alpha) * acc[i][j];
+      if (p.use_self) v += realOf(p.beta) * loadElem(self, p.s_off + batch * p.sb + m * p.sm + n * p.sn, p.dt);
       storeElem(out, p.o_off + batch * p.ob + m * p.om + n * p.on, v, p.dt);
     }
 }

@@ -15,6 +15,16 @@ typedef float16 vec;
 #define VLOAD(p) vload16(0, p)
 #define VSTORE(v, p) vstore16(v, 0, p)
 #endif
+// A number in a parameter struct: eight bytes whatever the program's real is (no double without fp64 on the device).
+typedef long number;
+inline real realOf(number n) {
+#ifdef REAL_DOUBLE
+  return as_double(n);
+#else
+  return as_float((int)n);
+#endif
+}
+
 #define MR 8         // rows of a register tile
 #define NR (2 * VL)  // columns of a register tile
 

@@ -15,7 +15,7 @@ typedef struct {
   long grad_weight_off, grad_bias_off, has_grad_weight, has_grad_bias;
   long sums_off;                     // scratch: two reals a channel or plane
   long training, dt, units;
-  double momentum, eps;
+  number momentum, eps;
 } NormParams;
 
 #ifdef TILED
@@ -108,9 +108,9 @@ kernel void bn_stats(global const void* x, global void* mean, global void* invst
     const real squares = SUM(lanesOf(lanes) + rest);
     if (LANE == 0) {
       storeElem(mean, p.mean_off + c, m, p.stats_dt);
-      storeElem(invstd, p.var_off + c, (real)1 / sqrt(squares / count + (real)p.eps), p.stats_dt);
+      storeElem(invstd, p.var_off + c, (real)1 / sqrt(squares / count + realOf(p.eps)), p.stats_dt);
       if (p.has_running) {
-        const real keep = (real)(1.0 - p.momentum), take = (real)p.momentum;
+        const real take = realOf(p.momentum), keep = 1 - take;
         const real old_mean = loadElem(running_mean, p.running_mean_off + c, p.running_dt);
         const real old_var = loadElem(running_var, p.running_var_off + c, p.running_dt);
         storeElem(running_mean, p.running_mean_off + c, keep * old_mean + take * m, p.running_dt);
@@ -126,7 +126,7 @@ inline long statOf(const NormParams* p, long n, long c) {
 }
 inline real invstdOf(global const void* var, const NormParams* p, long stat) {
   const real v = loadElem(var, p->var_off + stat, p->stats_dt);
-  return p->training ? v : (real)1 / sqrt(v + (real)p->eps);
+  return p->training ? v : (real)1 / sqrt(v + realOf(p->eps));
 }
 
 // y = (x - mean) * invstd * weight + bias, plane by plane (batch and group norm).
@@ -242,9 +242,9 @@ kernel void bn_stats_columns(global const void* x, global void* mean, global voi
     const vec squares = SUM_VEC(sum);
     if (LANE == 0) {
       storeChannels(mean, p.mean_off + c0, m, left, p.stats_dt);
-      storeChannels(invstd, p.var_off + c0, (vec)(1) / sqrt(squares / count + (real)p.eps), left, p.stats_dt);
+      storeChannels(invstd, p.var_off + c0, (vec)(1) / sqrt(squares / count + realOf(p.eps)), left, p.stats_dt);
       if (p.has_running) {
-        const real keep = (real)(1.0 - p.momentum), take = (real)p.momentum;
+        const real take = realOf(p.momentum), keep = 1 - take;
         const vec old_mean = loadChannels(running_mean, p.running_mean_off + c0, left, p.running_dt);
         const vec old_var = loadChannels(running_var, p.running_var_off + c0, left, p.running_dt);
         storeChannels(running_mean, p.running_mean_off + c0, keep * old_mean + take * m, left, p.running_dt);
@@ -256,7 +256,7 @@ kernel void bn_stats_columns(global const void* x, global void* mean, global voi
 
 inline vec invstdColumns(global const void* var, const NormParams* p, long c0, long left) {
   const vec v = loadChannels(var, p->var_off + c0, left, p->stats_dt);
-  return p->training ? v : (vec)(1) / sqrt(v + (real)p->eps);
+  return p->training ? v : (vec)(1) / sqrt(v + realOf(p->eps));
 }
 
 // A unit is a pixel.
@@ -335,7 +335,7 @@ kernel void row_stats(global const void* x, global void* mean, global void* rstd
     const real squares = SUM(lanesOf(lanes) + rest);
     if (LANE == 0) {
       storeElem(mean, p.mean_off + u, m, p.stats_dt);
-      storeElem(rstd, p.var_off + u, (real)1 / sqrt(squares / (real)p.p1 + (real)p.eps), p.stats_dt);
+      storeElem(rstd, p.var_off + u, (real)1 / sqrt(squares / (real)p.p1 + realOf(p.eps)), p.stats_dt);
     }
   }
 }

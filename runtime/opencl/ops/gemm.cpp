@@ -21,7 +21,7 @@ struct GemmParams {
   int64_t m_block, m_blocks, n_panels, tasks;
   int64_t scratch_off, scratch_stride;
   int64_t dt, a_packed, b_direct, use_self;
-  double alpha, beta;
+  int64_t alpha, beta;  // numberBits
 };
 struct PackParams {
   int64_t a_off, am, ak, ab, m, k, tiles, dt, dst_off;
@@ -31,7 +31,7 @@ struct GemvParams {
 };
 struct FinishParams {
   int64_t o_off, om, on, ob, s_off, sm, sn, sb, m, n, slices, part_off, total, chunk, dt, use_self;
-  double alpha, beta;
+  int64_t alpha, beta;  // numberBits
 };
 
 // One product with everything the kernels need, made from the tensors; rank 2 is a batch of one.
@@ -73,7 +73,8 @@ Result<Problem> describe(const GemmArgs& g) {
          .om = stride(o, o.ndim - 2), .on = stride(o, o.ndim - 1), .ob = batchStride(o),
          .sm = stride(s, s.ndim - 2), .sn = stride(s, s.ndim - 1), .sb = batchStride(s),
          .m = m, .n = n, .k = k, .batch = batch,
-         .dt = storageCode(o.dtype), .use_self = use_self, .alpha = g.alpha, .beta = g.beta};
+         .dt = storageCode(o.dtype), .use_self = use_self, .alpha = numberBits(g.alpha, isDouble(o)),
+         .beta = numberBits(g.beta, isDouble(o))};
   r.a = a.buffer, r.b = b.buffer, r.out = o.buffer, r.self = s.buffer;
   r.is_double = isDouble(o);
   r.real_bytes = r.is_double ? 8 : 4;

@@ -24,7 +24,7 @@ struct NormParams {
   int64_t grad_weight_off, grad_bias_off, has_grad_weight, has_grad_bias;
   int64_t sums_off;
   int64_t training, dt, units;
-  double momentum, eps;
+  int64_t momentum, eps;  // numberBits
 };
 
 Result<void> start(Queue& queue, const char* function, const TensorRef& data, Variant variant, NormParams& p,
@@ -168,7 +168,8 @@ Result<void> batchNorm(Queue& queue, const TensorRef& x, const TensorRef& y, con
   for (const TensorRef* v : {t.weight, t.bias, t.running_mean, t.running_var}) FLAGOS_TRY(checkVector(op, v, p.c));
   FLAGOS_TRY(sameWidth(op, x, {t.weight, t.bias, t.running_mean, t.running_var, t.save_mean, t.save_invstd}));
   setWeights(p, t.weight, t.bias);
-  p.training = args.training, p.momentum = args.momentum, p.eps = args.eps;
+  p.training = args.training;
+  p.momentum = numberBits(args.momentum, isDouble(x)), p.eps = numberBits(args.eps, isDouble(x));
   const TensorRef* mean = args.training ? t.save_mean : t.running_mean;
   const TensorRef* var = args.training ? t.save_invstd : t.running_var;
   if (!mean || !var) return fail("opencl batch_norm: no statistics to use or to save");
@@ -205,7 +206,7 @@ Result<void> batchNormBackward(Queue& queue, const TensorRef& g, const TensorRef
   setWeights(p, t.weight, nullptr);
   setGradients(p, grad_weight, grad_bias);
   setStats(p, *mean, *var);
-  p.training = args.training, p.eps = args.eps;
+  p.training = args.training, p.eps = numberBits(args.eps, isDouble(x));
   const bool columns = channelsInside(p, grad_input != nullptr, true);
   auto sums = takeSums(queue, p, x, p.c);
   if (!sums) return sums.error();
@@ -233,7 +234,8 @@ Result<void> layerNorm(Queue& queue, const TensorRef& x, int64_t rows, int64_t c
   if (x.numel() != rows * columns) return fail("opencl layer_norm: rows x columns does not fit " + sizesText(x));
   if (columns == 0) return {};
   NormParams p{};
-  p.x.off = x.offset, p.y.off = y.offset, p.n = rows, p.p1 = columns, p.dt = storageCode(x.dtype), p.eps = eps;
+  p.x.off = x.offset, p.y.off = y.offset, p.n = rows, p.p1 = columns, p.dt = storageCode(x.dtype);
+  p.eps = numberBits(eps, isDouble(x));
   setWeights(p, weight, bias);
   setStats(p, mean, rstd);
   FLAGOS_TRY(start(queue, "row_stats", x, variant, p, rows, {&x, &mean, &rstd}));
@@ -297,7 +299,7 @@ Result<void> groupNorm(Queue& queue, const TensorRef& x, int64_t groups, const T
   FLAGOS_TRY(checkVector(op, weight, p.c));
   FLAGOS_TRY(checkVector(op, bias, p.c));
   if (x.numel() == 0) return {};
-  p.x = planes(p, x), p.y = planes(p, y), p.eps = eps;
+  p.x = planes(p, x), p.y = planes(p, y), p.eps = numberBits(eps, isDouble(x));
   setWeights(p, weight, bias);
   NormParams rows = p;
   rows.p1 = p.c / groups * p.p1;

@@ -1,6 +1,7 @@
 // Kernels of programs that begin with gemm_tile.cl (gemm, conv), and the small checks their launchers share.
 // Internal to runtime/opencl/ops.
 #pragma once
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -32,6 +33,10 @@ std::string sizesText(const TensorRef& tensor);
 inline bool isDouble(const TensorRef& t) noexcept { return t.dtype == DType::float64; }
 // Storage code of the kernels: the plain type is 0 in both programs.
 inline int64_t storageCode(DType d) noexcept { return d == DType::float64 ? 0 : static_cast<int64_t>(d); }
+// A number for a parameter struct, as the program's realOf() reads it.
+inline int64_t numberBits(double v, bool is_double) noexcept {
+  return is_double ? std::bit_cast<int64_t>(v) : int64_t{std::bit_cast<int32_t>(static_cast<float>(v))};
+}
 inline int64_t ceilDiv(int64_t a, int64_t b) noexcept { return (a + b - 1) / b; }
 inline int64_t size(const TensorRef& t, int i) noexcept { return t.sizes[static_cast<size_t>(i)]; }
 inline int64_t stride(const TensorRef& t, int i) noexcept { return t.strides[static_cast<size_t>(i)]; }
