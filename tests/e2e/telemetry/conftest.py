@@ -11,7 +11,7 @@ from websockets.sync.client import unix_connect
 
 ROOT = os.environ.get("FLAGOS_SOURCE_DIR", os.path.abspath(os.path.join(os.path.dirname(__file__), "../../..")))
 BUILD = os.environ.get("FLAGOS_BINARY_DIR", os.path.join(ROOT, "build"))
-WAIT = 20  # seconds until a wait counts as a hang; nothing below depends on how fast anything is
+WAIT = 120  # seconds until a wait counts as a hang; nothing below depends on how fast anything is
 
 
 class Puppet:
