@@ -24,7 +24,8 @@ std::string withSource(const Metric& m) {
 }
 
 void printDevice(const dal::Device& d, const std::string& torch_name, bool why) {
-  std::cout << (d.index ? torch_name + ":" + std::to_string(*d.index) : std::string("-")) << "  " << d.name << "  (" << dal::kindName(d.kind);
+  std::cout << (d.index ? torch_name + ":" + std::to_string(*d.index) : std::string("-")) << "  " << d.name << "  ("
+            << dal::kindName(d.kind);
   if (!d.pci.empty()) std::cout << ", " << d.pci;
   std::cout << ")\n";
   if (!d.usable) std::cout << "    not usable: " << d.why_unusable << "\n";
@@ -38,8 +39,10 @@ void printDevice(const dal::Device& d, const std::string& torch_name, bool why) 
             << "            used " << withSource(d.memory_used) << ", free " << withSource(d.memory_free) << "\n"
             << "    utilisation: " << withSource(d.utilisation) << "\n";
   for (const dal::Driver& x : d.drivers)
-    std::cout << "    driver: " << x.platform << " " << x.version << (x.chosen ? " (chosen: " : " (not chosen: ") << x.why << ")\n";
-  std::cout << "    fingerprint: " << d.fingerprint.result << (d.fingerprint.model.empty() ? "" : ", " + d.fingerprint.model) << "\n";
+    std::cout << "    driver: " << x.platform << " " << x.version << (x.chosen ? " (chosen: " : " (not chosen: ")
+              << x.why << ")\n";
+  std::cout << "    fingerprint: " << d.fingerprint.result
+            << (d.fingerprint.model.empty() ? "" : ", " + d.fingerprint.model) << "\n";
   if (!d.dtypes.empty()) {
     std::cout << "    dtypes:";
     for (const std::string& t : d.dtypes) std::cout << " " << t;
@@ -62,7 +65,8 @@ Exit run(const Options& o) {
   if (!o.root.empty()) e.root = o.root;
   struct stat s;
   if (::stat(e.root.c_str(), &s) != 0 || !S_ISDIR(s.st_mode))
-    return report("devices", fail("--root " + e.root + " is not a folder", "Record one with flagos doctor --record DIR"));
+    return report("devices",
+                  fail("--root " + e.root + " is not a folder", "Record one with flagos doctor --record DIR"));
   const dal::Inventory inventory = dal::enumerate(e);
   bool usable = false;
   for (const dal::Device& d : inventory.devices) usable = usable || d.usable;
@@ -78,7 +82,8 @@ Exit run(const Options& o) {
     for (const dal::Device& d : inventory.devices) printDevice(d, torch_name, o.why);
     std::cout << "probes:\n";
     for (const dal::ProbeReport& p : inventory.probes) {
-      std::cout << "    " << p.name << ": " << p.found << " found" << (p.why_nothing.empty() ? "" : " (" + p.why_nothing + ")") << "\n";
+      std::cout << "    " << p.name << ": " << p.found << " found"
+                << (p.why_nothing.empty() ? "" : " (" + p.why_nothing + ")") << "\n";
     }
     if (topology) std::cout << dal::topologyText(*topology);
   }

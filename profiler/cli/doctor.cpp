@@ -50,7 +50,8 @@ std::string processor() {
   const auto text = readFile("/proc/cpuinfo", 4u << 20);
   const auto p = text ? text->find("model name") : std::string::npos;
   const auto colon = p == std::string::npos ? p : text->find(": ", p);
-  return (colon == std::string::npos ? std::string("unknown processor") : text->substr(colon + 2, text->find('\n', colon) - colon - 2)) +
+  return (colon == std::string::npos ? std::string("unknown processor")
+                                     : text->substr(colon + 2, text->find('\n', colon) - colon - 2)) +
          ", " + std::to_string(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))) + " cores";
 }
 
@@ -90,37 +91,49 @@ Json openClFiles(std::vector<Problem>& problems) {
 
 Json torchPart(std::vector<Problem>& problems) {
   const TorchPresence t = findTorch();
-  Json j{{"found", !t.site.empty()}, {"site", nullptr}, {"version", nullptr}, {"cuda", nullptr}, {"flagos_package", t.flagos}, {"other_backends", t.backends}};
+  Json j{{"found", !t.site.empty()},   {"site", nullptr},
+         {"version", nullptr},         {"cuda", nullptr},
+         {"flagos_package", t.flagos}, {"other_backends", t.backends}};
   if (t.site.empty()) {
     j["looked_for"] = Json::array();
     for (const std::string& f : t.looked_for) j["looked_for"].push_back(tilde(f));
-    problems.push_back({"PyTorch is not installed: torch/version.py was looked for in " + std::to_string(t.looked_for.size()) + " places (VIRTUAL_ENV, CONDA_PREFIX, ~/.local, /usr)",
+    problems.push_back({"PyTorch is not installed: torch/version.py was looked for in " +
+                            std::to_string(t.looked_for.size()) + " places (VIRTUAL_ENV, CONDA_PREFIX, ~/.local, /usr)",
                         "pip install torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"});
     return j;
   }
   j["site"] = tilde(t.site);
   j["version"] = t.version;
   if (t.version.rfind("2.13.", 0) != 0)
-    problems.push_back({"torch " + t.version + " in " + tilde(t.site) + " is not the version that FlagOS is built for", "pip install torch==2.13.0"});
+    problems.push_back({"torch " + t.version + " in " + tilde(t.site) + " is not the version that FlagOS is built for",
+                        "pip install torch==2.13.0"});
   if (!t.flagos)
-    problems.push_back({"the package flagos is not installed beside torch: flagos/__init__.py was looked for in " + tilde(t.site), "./dev build"});
+    problems.push_back(
+        {"the package flagos is not installed beside torch: flagos/__init__.py was looked for in " + tilde(t.site),
+         "./dev build"});
   if (!t.cuda.empty()) {
     j["cuda"] = t.cuda;
-    problems.push_back({"this torch is a CUDA " + t.cuda + " build: while FlagOS is loaded, torch.accelerator means npu, also where CUDA works (torch.cuda is unchanged)",
+    problems.push_back({"this torch is a CUDA " + t.cuda +
+                            " build: while FlagOS is loaded, torch.accelerator means npu, also where CUDA works "
+                            "(torch.cuda is unchanged)",
                         "TORCH_DEVICE_BACKEND_AUTOLOAD=0 switches FlagOS off for one process"});
   }
   for (const std::string& b : t.backends)
-    problems.push_back({"the package " + b + " is another device backend that torch loads by itself; PyTorch has room for one",
-                        "uninstall it, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import only the one you want"});
+    problems.push_back(
+        {"the package " + b + " is another device backend that torch loads by itself; PyTorch has room for one",
+         "uninstall it, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import only the one you want"});
   return j;
 }
 
 Json runtimePart(std::vector<Problem>& problems) {
   const std::string dir = runtimeDir();
   Json j{{"runtime_dir", tilde(dir)}, {"cache_dir", tilde(cacheDir())}, {"config_dir", tilde(configDir())}};
-  if (auto made = makeRuntimeDir(); !made) problems.push_back({"processes cannot be announced: " + tilde(made.error().text()), ""});
+  if (auto made = makeRuntimeDir(); !made)
+    problems.push_back({"processes cannot be announced: " + tilde(made.error().text()), ""});
   // A socket's path has 107 bytes; a pid needs up to seven of them.
-  if (dir.size() + 13 > 107) problems.push_back({"the runtime folder's path is too long for a socket: " + tilde(dir), "set FLAGOS_RUNTIME_DIR to a shorter one"});
+  if (dir.size() + 13 > 107)
+    problems.push_back({"the runtime folder's path is too long for a socket: " + tilde(dir),
+                        "set FLAGOS_RUNTIME_DIR to a shorter one"});
   return j;
 }
 
@@ -132,11 +145,21 @@ const char* autoload() {
 Json collect(std::vector<Problem>& problems, bool& usable) {
   utsname kernel{};
   (void)::uname(&kernel);
-  Json j{{"version", 1}, {"flagos", kVersion}, {"system", {{"os", osName()}, {"kernel", std::string(kernel.release)}, {"machine", std::string(kernel.machine)}, {"processor", processor()}}}};
+  Json j{{"version", 1},
+         {"flagos", kVersion},
+         {"system",
+          {{"os", osName()},
+           {"kernel", std::string(kernel.release)},
+           {"machine", std::string(kernel.machine)},
+           {"processor", processor()}}}};
   j["settings"] = Json::array();
   for (const Setting& s : settings()) {
     const auto v = setting(s.name);
-    j["settings"].push_back(Json{{"name", s.name}, {"value", v ? Json(tilde(*v)) : Json(nullptr)}, {"values", s.values}, {"default", s.fallback}, {"effect", s.effect}});
+    j["settings"].push_back(Json{{"name", s.name},
+                                 {"value", v ? Json(tilde(*v)) : Json(nullptr)},
+                                 {"values", s.values},
+                                 {"default", s.fallback},
+                                 {"effect", s.effect}});
   }
   j["warnings"] = Json::array();
   for (const std::string& w : settingWarnings()) {
@@ -146,7 +169,9 @@ Json collect(std::vector<Problem>& problems, bool& usable) {
   // Only the exact value 1 (or none) lets torch load a backend.
   j["autoload"] = *autoload() ? Json(autoload()) : Json(nullptr);
   if (*autoload() && std::string(autoload()) != "1")
-    problems.push_back({std::string("TORCH_DEVICE_BACKEND_AUTOLOAD=") + autoload() + " switches FlagOS off (only 1 switches it on)", "unset it"});
+    problems.push_back(
+        {std::string("TORCH_DEVICE_BACKEND_AUTOLOAD=") + autoload() + " switches FlagOS off (only 1 switches it on)",
+         "unset it"});
   j["opencl"] = openClFiles(problems);
   const dal::Inventory& machine = dal::machine();
   const Json devices = dal::toJson(machine);
@@ -154,13 +179,15 @@ Json collect(std::vector<Problem>& problems, bool& usable) {
   j["probes"] = devices["probes"];
   for (const dal::Device& d : machine.devices) {
     usable = usable || d.usable;
-    if (!d.usable) problems.push_back({d.name + (d.pci.empty() ? "" : " at " + d.pci) + " cannot be used: " + d.why_unusable, ""});
+    if (!d.usable)
+      problems.push_back({d.name + (d.pci.empty() ? "" : " at " + d.pci) + " cannot be used: " + d.why_unusable, ""});
   }
   for (const std::string& p : dal::database().problems()) problems.push_back({p, "flagos fingerprints check FILE"});
   j["torch"] = torchPart(problems);
   j["folders"] = runtimePart(problems);
   j["problems"] = Json::array();
-  for (const Problem& p : problems) j["problems"].push_back(Json{{"what", p.what}, {"todo", p.todo.empty() ? Json(nullptr) : Json(p.todo)}});
+  for (const Problem& p : problems)
+    j["problems"].push_back(Json{{"what", p.what}, {"todo", p.todo.empty() ? Json(nullptr) : Json(p.todo)}});
   return j;
 }
 
@@ -168,21 +195,29 @@ std::string text(const Json& j, const char* none = "-") { return j.is_string() ?
 
 void print(const Json& j) {
   const Json& s = j["system"];
-  std::cout << "flagos " << text(j["flagos"]) << " on " << text(s["os"]) << ", kernel " << text(s["kernel"]) << " " << text(s["machine"]) << "\n"
+  std::cout << "flagos " << text(j["flagos"]) << " on " << text(s["os"]) << ", kernel " << text(s["kernel"]) << " "
+            << text(s["machine"]) << "\n"
             << "processor: " << text(s["processor"]) << "\n\nsettings\n";
   for (const Json& row : j["settings"])
-    std::cout << "  " << text(row["name"]) << " = " << text(row["value"], "(not set)") << "  [" << text(row["values"]) << ", default " << text(row["default"])
-              << "]  " << text(row["effect"]) << "\n";
+    std::cout << "  " << text(row["name"]) << " = " << text(row["value"], "(not set)") << "  [" << text(row["values"])
+              << ", default " << text(row["default"]) << "]  " << text(row["effect"]) << "\n";
   std::cout << "\nOpenCL\n  loader: " << text(j["opencl"]["loader"], "not found") << "\n";
-  for (const Json& d : j["opencl"]["drivers"]) std::cout << "  driver: " << text(d["file"]) << " -> " << text(d["library"]) << "\n";
+  for (const Json& d : j["opencl"]["drivers"])
+    std::cout << "  driver: " << text(d["file"]) << " -> " << text(d["library"]) << "\n";
   std::cout << "\ndevices\n";
   for (const Json& d : j["devices"])
     std::cout << "  " << text(d["device"]) << "  " << text(d["name"]) << " (" << text(d["kind"]) << ")"
-              << (d["why_unusable"].is_string() ? ": " + text(d["why_unusable"]) : d["why_no_index"].is_string() ? ": " + text(d["why_no_index"]) : "") << "\n";
+              << (d["why_unusable"].is_string()   ? ": " + text(d["why_unusable"])
+                  : d["why_no_index"].is_string() ? ": " + text(d["why_no_index"])
+                                                  : "")
+              << "\n";
   for (const Json& p : j["probes"])
-    std::cout << "  probe " << text(p["name"]) << ": " << p["found"].get<int>() << " found" << (p["why_nothing"].is_string() ? " (" + text(p["why_nothing"]) + ")" : "") << "\n";
+    std::cout << "  probe " << text(p["name"]) << ": " << p["found"].get<int>() << " found"
+              << (p["why_nothing"].is_string() ? " (" + text(p["why_nothing"]) + ")" : "") << "\n";
   const Json& t = j["torch"];
-  std::cout << "\nPyTorch\n  " << (t["found"].get<bool>() ? "torch " + text(t["version"]) + " in " + text(t["site"]) : std::string("not found"))
+  std::cout << "\nPyTorch\n  "
+            << (t["found"].get<bool>() ? "torch " + text(t["version"]) + " in " + text(t["site"])
+                                       : std::string("not found"))
             << (t["flagos_package"].get<bool>() ? ", with the package flagos" : "") << "\n\nfolders\n";
   for (const auto& [name, value] : j["folders"].items()) std::cout << "  " << name << ": " << text(value) << "\n";
   std::cout << "\n";

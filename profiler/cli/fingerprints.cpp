@@ -43,14 +43,16 @@ Exit check(const Options& o) {
   std::vector<dal::CheckError> errors;
   size_t entries = 0;
   for (const auto& [file, text] : files) {
-    for (auto& e : dal::checkFingerprints(text, file, pci_ids ? std::string_view(*pci_ids) : std::string_view())) errors.push_back(std::move(e));
+    for (auto& e : dal::checkFingerprints(text, file, pci_ids ? std::string_view(*pci_ids) : std::string_view()))
+      errors.push_back(std::move(e));
     if (dal::Database db; db.add(text, file)) entries += db.models().size();
   }
   for (auto& e : dal::checkTogether(files)) errors.push_back(std::move(e));
   if (o.json) {
     Json list = Json::array();
     for (const auto& e : errors) list.push_back(Json{{"file", e.file}, {"line", e.line}, {"reason", e.reason}});
-    std::cout << dump(Json{{"version", 1}, {"files", files.size()}, {"entries", entries}, {"errors", std::move(list)}}) << "\n";
+    std::cout << dump(Json{{"version", 1}, {"files", files.size()}, {"entries", entries}, {"errors", std::move(list)}})
+              << "\n";
   } else {
     for (const auto& e : errors) std::cout << e.file << ":" << e.line << ": " << e.reason << "\n";
     std::cout << files.size() << " files, " << entries << " entries, " << errors.size() << " errors\n";
@@ -67,7 +69,8 @@ bool readLine(std::string& line) {
   return c != EOF || !line.empty();
 }
 
-// A board is flat, so few brackets prove that it is not deep: then one pass is enough. Anything else gets the full check.
+// A board is flat, so few brackets prove that it is not deep: then one pass is enough. Anything else gets the full
+// check.
 Result<Json> parseLine(const std::string& line) {
   if (std::count_if(line.begin(), line.end(), [](char c) { return c == '{' || c == '['; }) <= 8) {
     Json j = Json::parse(line, nullptr, false);
@@ -127,7 +130,9 @@ Exit draft(const Options& o) {
     Json entry{{"id", id.substr(5, 4)}, {"model", d.name}, {"kind", dal::kindName(d.kind)}};
     if (d.memory_dedicated.value && d.memory_dedicated.source != "table")
       entry["memory"] = Json{{"gib", {dal::memoryClassGib(*d.memory_dedicated.value)}}, {"confidence", "B"}};
-    entry["sources"] = Json{{"id", "read from the device (" + d.pci + ")"}, {"figures", "reported by " + d.memory_dedicated.source}, {"date", "YYYY-MM-DD"}};
+    entry["sources"] = Json{{"id", "read from the device (" + d.pci + ")"},
+                            {"figures", "reported by " + d.memory_dedicated.source},
+                            {"date", "YYYY-MM-DD"}};
     entry["note"] = "subsystem and revision: " + id.substr(9);
     entries.push_back(std::move(entry));
   }
@@ -136,15 +141,24 @@ Exit draft(const Options& o) {
                     "`flagos devices --why` shows the matches", Exit::no_device);
     return report("fingerprints new", e2);
   }
-  std::cout << dump(Json{{"$schema", "schema.json"}, {"version", 1}, {"vendor", {{"id", vendor}, {"name", vendor_name}}}, {"devices", std::move(entries)}}, 2) << "\n";
+  std::cout << dump(Json{{"$schema", "schema.json"},
+                         {"version", 1},
+                         {"vendor", {{"id", vendor}, {"name", vendor_name}}},
+                         {"devices", std::move(entries)}},
+                    2)
+            << "\n";
   return Exit::ok;
 }
 
 Exit list(const Options& o) {
   Json all = Json::array();
   for (const dal::Model& m : dal::database().models()) {
-    if (!o.json) { std::cout << m.vendor << ":" << (m.device.empty() ? "----" : m.device) << "  " << m.name << "\n"; continue; }
-    all.push_back(Json{{"vendor", m.vendor}, {"device", m.device.empty() ? Json(nullptr) : Json(m.device)}, {"model", m.name}});
+    if (!o.json) {
+      std::cout << m.vendor << ":" << (m.device.empty() ? "----" : m.device) << "  " << m.name << "\n";
+      continue;
+    }
+    all.push_back(
+        Json{{"vendor", m.vendor}, {"device", m.device.empty() ? Json(nullptr) : Json(m.device)}, {"model", m.name}});
   }
   if (o.json) std::cout << dump(Json{{"version", 1}, {"models", std::move(all)}}) << "\n";
   return Exit::ok;

@@ -1,4 +1,5 @@
-// Kind, memory, dtypes and description of one device, each number with its source (order of trust: devices.md section 3).
+// Kind, memory, dtypes and description of one device, each number with its source (order of trust: devices.md section
+// 3).
 #include <algorithm>
 
 #include "runtime/dal/fingerprint/database.h"
@@ -57,7 +58,8 @@ Kind kindOf(const Card& c, const OpenClFacts* chosen, const Fingerprint& f) {
   if (chosen && chosen->type == "GPU" && chosen->unified) return *chosen->unified ? Kind::integrated : Kind::discrete;
   if (listed && agree) return *listed;
   if (chosen && chosen->type == "ACCELERATOR") return Kind::npu;
-  if (base == "03") return c.vendor == "8086" && c.pci.find(":00:") != std::string::npos ? Kind::integrated : Kind::discrete;
+  if (base == "03")
+    return c.vendor == "8086" && c.pci.find(":00:") != std::string::npos ? Kind::integrated : Kind::discrete;
   if (v && v->makes == Makes::npu) return Kind::npu;
   if (v && v->makes == Makes::gpu) return Kind::discrete;
   if (base == "12") return Kind::npu;
@@ -94,12 +96,14 @@ void fillMemory(Device& dev, const Root& root, const Card* c, const OpenClFacts*
 
   if (dev.kind == Kind::integrated) {
     // Carve-out and shared memory are two numbers: their sum is no memory that anyone can allocate.
-    dev.memory_dedicated = bytes(c ? c->vram_total : std::nullopt, "sysfs",
-                                 c && c->asleep ? asleep : "no carve-out is reported; the device uses the host's memory", std::nullopt);
+    dev.memory_dedicated =
+        bytes(c ? c->vram_total : std::nullopt, "sysfs",
+              c && c->asleep ? asleep : "no carve-out is reported; the device uses the host's memory", std::nullopt);
     if (cl_total) dev.memory_shared = bytes(cl_total, "opencl", silent, std::nullopt);
     else if (nv && nv->memory.total) dev.memory_shared = bytes(nv->memory.total, "driver", silent, std::nullopt);
     else if (c && c->gtt_total) dev.memory_shared = bytes(c->gtt_total, "sysfs", silent, std::nullopt);
-    else if (const auto total = memInfo(root, "MemTotal")) dev.memory_shared = Metric::of(*total, "B", "sysfs", std::nullopt);
+    else if (const auto total = memInfo(root, "MemTotal"))
+      dev.memory_shared = Metric::of(*total, "B", "sysfs", std::nullopt);
   } else {
     if (dev.kind == Kind::discrete) dev.memory_shared = Metric::missing("B", "the device has memory of its own");
     if (nv && nv->memory.total) dev.memory_dedicated = bytes(nv->memory.total, "driver", silent, std::nullopt);
@@ -117,13 +121,15 @@ void fillMemory(Device& dev, const Root& root, const Card* c, const OpenClFacts*
     dev.memory_free = bytes(nv->memory.free, "driver", "NVML does not report it");
   } else if (c && c->vram_used) {
     dev.memory_used = bytes(c->vram_used, "sysfs", silent);
-    if (c->vram_total && *c->vram_total >= *c->vram_used) dev.memory_free = bytes(*c->vram_total - *c->vram_used, "sysfs", silent);
+    if (c->vram_total && *c->vram_total >= *c->vram_used)
+      dev.memory_free = bytes(*c->vram_total - *c->vram_used, "sysfs", silent);
   } else if (cl && cl->free_bytes) {
     dev.memory_free = bytes(cl->free_bytes, "opencl", silent);
   } else if (dev.kind == Kind::integrated && !(c && c->asleep)) {
     // It allocates from the host's memory: what is free there is free for it, up to its share.
     if (const auto free = memInfo(root, "MemAvailable"))
-      dev.memory_free = Metric::of(dev.memory_shared.value ? std::min(*free, *dev.memory_shared.value) : *free, "B", "sysfs");
+      dev.memory_free =
+          Metric::of(dev.memory_shared.value ? std::min(*free, *dev.memory_shared.value) : *free, "B", "sysfs");
     dev.memory_used = Metric::missing("B", "the memory is the host's and shared with every process");
   }
   if (nv && nv->busy_percent) dev.utilisation = Metric::of(*nv->busy_percent, "%", "driver");

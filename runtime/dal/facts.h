@@ -10,8 +10,8 @@
 
 namespace flagos::dal {
 
-// A device node of the card. A card without any known node is not judged by nodes. Required: no driver can do without it
-// (the render node); others only explain why no driver lists the card (/dev/kfd).
+// A device node of the card. A card without any known node is not judged by nodes. Required: no driver can do without
+// it (the render node); others only explain why no driver lists the card (/dev/kfd).
 struct NodeFact { std::string path; NodeAccess access; bool required = true; };
 
 // One PCI function of an accelerator, keyed by its address. Ids are lower-case hex without prefix, "" = not read.

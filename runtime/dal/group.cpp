@@ -33,7 +33,8 @@ int genericRank(const std::string& platform) {
 int openClVersion(const OpenClFacts& d) {
   int major = 0, minor = 0;
   const std::string& v = d.version.empty() ? d.platform_version : d.version;
-  if (std::sscanf(v.c_str(), "OpenCL %d.%d", &major, &minor) < 1 || major < 0 || major > 99 || minor < 0 || minor > 99) return 0;
+  if (std::sscanf(v.c_str(), "OpenCL %d.%d", &major, &minor) < 1 || major < 0 || major > 99 || minor < 0 || minor > 99)
+    return 0;
   return major * 1000 + minor;
 }
 
@@ -59,7 +60,8 @@ struct Loose { const OpenClFacts* device; std::vector<std::string> cards; };
 
 bool betterDriver(const OpenClFacts& a, const OpenClFacts& b) {
   const auto key = [](const OpenClFacts& d) {
-    return std::make_tuple(failing(d), genericRank(d.platform), -openClVersion(d), d.platform, d.place.platform, d.place.device);
+    return std::make_tuple(failing(d), genericRank(d.platform), -openClVersion(d), d.platform, d.place.platform,
+                           d.place.device);
   };
   return key(a) < key(b);
 }
@@ -131,7 +133,8 @@ std::vector<Group> groupOpenCl(const Facts& facts) {
       groups[it->second].members.push_back(list[k]);
     }
   for (Group& g : groups)
-    std::stable_sort(g.members.begin(), g.members.end(), [](const OpenClFacts* a, const OpenClFacts* b) { return betterDriver(*a, *b); });
+    std::stable_sort(g.members.begin(), g.members.end(),
+                     [](const OpenClFacts* a, const OpenClFacts* b) { return betterDriver(*a, *b); });
   return groups;
 }
 

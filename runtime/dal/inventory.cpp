@@ -25,7 +25,8 @@ Inventory enumerate(const EnumerateOptions& options) { return enumerateAt(Root(o
 
 Inventory enumerateAt(const Root& root, const EnumerateOptions& options) {
   Inventory inventory;
-  // Out of memory is the only thing that can throw here; it must not reach a training process that only asked what is there.
+  // Out of memory is the only thing that can throw here; it must not reach a training process that only asked what is
+  // there.
   try {
     Facts facts;
     for (const Probe& p : probes()) inventory.probes.push_back(p.run(root, facts));
@@ -67,7 +68,11 @@ Json toJson(const Inventory& inventory) {
            {"stable_id", d.stable_id},
            {"drivers", std::move(drivers)},
            {"fingerprint", toJson(d.fingerprint)},
-           {"memory", {{"dedicated", toJson(d.memory_dedicated)}, {"shared", toJson(d.memory_shared)}, {"used", toJson(d.memory_used)}, {"free", toJson(d.memory_free)}}},
+           {"memory",
+            {{"dedicated", toJson(d.memory_dedicated)},
+             {"shared", toJson(d.memory_shared)},
+             {"used", toJson(d.memory_used)},
+             {"free", toJson(d.memory_free)}}},
            {"utilisation", toJson(d.utilisation)},
            {"dtypes", d.dtypes},
            {"sort_key", d.sort_key}};

@@ -13,7 +13,8 @@ namespace {
 std::string slug(const std::string& s) {
   std::string out;
   for (const char c : s) {
-    if (std::isalnum(static_cast<unsigned char>(c))) out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (std::isalnum(static_cast<unsigned char>(c)))
+      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     else if (!out.empty() && out.back() != '-') out += '-';
   }
   while (!out.empty() && out.back() == '-') out.pop_back();
@@ -41,7 +42,9 @@ void fillDrivers(Device& dev, const std::vector<const OpenClFacts*>& members) {
     Driver d{m->platform, m->driver_version, m == best, {}};
     if (m->error) d.why = "its calls fail with OpenCL error " + std::to_string(*m->error);
     else if (m->available == std::optional<bool>(false)) d.why = "it says CL_DEVICE_AVAILABLE = false";
-    else if (m == best) d.why = members.size() == 1 ? "the only driver" : "the vendor's own before generic ones, then the newer OpenCL version";
+    else if (m == best)
+      d.why = members.size() == 1 ? "the only driver"
+                                  : "the vendor's own before generic ones, then the newer OpenCL version";
     else d.why = best->platform + " is preferred";
     if (m == best && (m->error || m->available == std::optional<bool>(false))) d.chosen = false;
     dev.drivers.push_back(std::move(d));
@@ -51,9 +54,13 @@ void fillDrivers(Device& dev, const std::vector<const OpenClFacts*>& members) {
 // The reason why the chosen driver's device cannot run, or "".
 std::string driverTrouble(const std::vector<const OpenClFacts*>& members) {
   const OpenClFacts& best = *members.front();
-  if (best.error) return "the OpenCL driver " + best.platform + " lists it, but its calls fail with error " + std::to_string(*best.error);
-  if (best.name.empty()) return "the OpenCL driver " + best.platform + " lists it, but tells no name: its answers cannot be trusted";
-  if (best.available == std::optional<bool>(false)) return "the OpenCL driver " + best.platform + " says that it is not available";
+  if (best.error)
+    return "the OpenCL driver " + best.platform + " lists it, but its calls fail with error " +
+           std::to_string(*best.error);
+  if (best.name.empty())
+    return "the OpenCL driver " + best.platform + " lists it, but tells no name: its answers cannot be trusted";
+  if (best.available == std::optional<bool>(false))
+    return "the OpenCL driver " + best.platform + " says that it is not available";
   if (best.type == "CUSTOM") return "it is a custom OpenCL device, which runs no user kernels";
   return "";
 }
@@ -65,12 +72,15 @@ std::string packageFor(const std::string& vendor) {
   return "install the vendor's OpenCL driver";
 }
 
-std::string whyUnusable(const Card& c, const std::vector<const OpenClFacts*>& members, const Facts& facts, const NvmlFacts* nv) {
+std::string whyUnusable(const Card& c, const std::vector<const OpenClFacts*>& members, const Facts& facts,
+                        const NvmlFacts* nv) {
   const Vendor* v = findVendor(c.vendor);
-  if (c.dead) return "its config space reads all ones: the card has fallen off the bus (reseat it or power-cycle the machine)";
+  if (c.dead)
+    return "its config space reads all ones: the card has fallen off the bus (reseat it or power-cycle the machine)";
   if (nv && nv->mig)
-    return nv->slices.empty() ? "it is in MIG mode without instances: create one with nvidia-smi mig -cgi, or switch MIG off"
-                              : "it is in MIG mode: its slices are listed instead";
+    return nv->slices.empty()
+               ? "it is in MIG mode without instances: create one with nvidia-smi mig -cgi, or switch MIG off"
+               : "it is in MIG mode: its slices are listed instead";
   if ((v && v->makes == Makes::display) || (c.vendor == "19e5" && c.class_code.substr(0, 2) == "03"))
     return c.vendor == "1414" ? "it is Windows' stand-in for its GPUs: the real ones are listed by their own drivers"
                               : "it is a management or virtual display and computes nothing";
@@ -85,7 +95,8 @@ std::string whyUnusable(const Card& c, const std::vector<const OpenClFacts*>& me
   if (c.nodes.empty() && c.in_sysfs && c.kernel_driver.empty())
     return "no device node: no kernel driver is bound to it";
   if (facts.wsl && !c.in_sysfs)
-    return "WSL2 passes the card to Windows' own interface only, and no OpenCL driver lists it; " + packageFor(c.vendor);
+    return "WSL2 passes the card to Windows' own interface only, and no OpenCL driver lists it; " +
+           packageFor(c.vendor);
   if (c.asleep) return "it is asleep, and no OpenCL driver lists it; " + packageFor(c.vendor);
   if (!facts.opencl_why_nothing.empty()) return "no OpenCL driver: " + facts.opencl_why_nothing;
   return "no OpenCL driver lists it; " + packageFor(c.vendor);
@@ -98,10 +109,12 @@ Board boardOf(const Card& c, const OpenClFacts* cl, const NvmlFacts* nv) {
   if (!c.parent.empty()) b.memory_bytes.reset();
   else if (nv && nv->memory.total) b.memory_bytes = static_cast<double>(*nv->memory.total);
   else if (c.vram_total && c.apu != std::optional<bool>(true)) b.memory_bytes = static_cast<double>(*c.vram_total);
-  else if (cl && cl->global_bytes && cl->unified != std::optional<bool>(true)) b.memory_bytes = static_cast<double>(*cl->global_bytes);
+  else if (cl && cl->global_bytes && cl->unified != std::optional<bool>(true))
+    b.memory_bytes = static_cast<double>(*cl->global_bytes);
   b.firmware = c.firmware;
   if (!c.vbios.empty()) b.firmware += (b.firmware.empty() ? "" : " ") + ("vbios " + c.vbios);
-  if (nv && c.vbios.empty() && !nv->vbios.empty()) b.firmware += (b.firmware.empty() ? "" : " ") + ("vbios " + nv->vbios);
+  if (nv && c.vbios.empty() && !nv->vbios.empty())
+    b.firmware += (b.firmware.empty() ? "" : " ") + ("vbios " + nv->vbios);
   b.driver = cl && !cl->driver_version.empty() ? cl->platform + " " + cl->driver_version : c.kernel_driver;
   if (nv) b.reported_name = nv->name;
   else if (cl) b.reported_name = cl->name;
@@ -109,14 +122,16 @@ Board boardOf(const Card& c, const OpenClFacts* cl, const NvmlFacts* nv) {
   return b;
 }
 
-std::string nameOf(const Root& root, const Fingerprint& f, const std::string& own, const std::string& vendor, const std::string& device) {
+std::string nameOf(const Root& root, const Fingerprint& f, const std::string& own, const std::string& vendor,
+                   const std::string& device) {
   if (f.result == "exact") return f.model;
   const std::string ids = vendor.empty() || device.empty() ? "" : vendor + ":" + device;
   if (!own.empty()) return ids.empty() ? own : own + " (" + ids + ")";
   return vendorText(root, vendor) + " device" + (ids.empty() ? "" : " " + ids);
 }
 
-Device fromCard(const Root& root, const Facts& facts, const Card& c, const std::vector<const OpenClFacts*>& members, const NvmlFacts* nv) {
+Device fromCard(const Root& root, const Facts& facts, const Card& c, const std::vector<const OpenClFacts*>& members,
+                const NvmlFacts* nv) {
   Device dev;
   const OpenClFacts* cl = members.empty() ? nullptr : members.front();
   const Board board = boardOf(c, cl, nv);
@@ -143,11 +158,14 @@ Device fromCard(const Root& root, const Facts& facts, const Card& c, const std::
   return dev;
 }
 
-bool isSlice(const OpenClFacts& d, const NvmlSlice& s) { return !d.uuid.empty() && (s.uuid == d.uuid || s.uuid == "MIG-" + d.uuid); }
+bool isSlice(const OpenClFacts& d, const NvmlSlice& s) {
+  return !d.uuid.empty() && (s.uuid == d.uuid || s.uuid == "MIG-" + d.uuid);
+}
 
 // The OpenCL devices of one slice, from those that the driver lists for its card: by UUID, else by the only slice there
 // is, else by a memory size that only this slice has.
-std::vector<const OpenClFacts*> membersOfSlice(const std::vector<const OpenClFacts*>& of_card, const NvmlFacts& nv, const NvmlSlice& s) {
+std::vector<const OpenClFacts*> membersOfSlice(const std::vector<const OpenClFacts*>& of_card, const NvmlFacts& nv,
+                                               const NvmlSlice& s) {
   std::vector<const OpenClFacts*> out;
   for (const OpenClFacts* d : of_card) {
     bool told = false;
@@ -159,7 +177,9 @@ std::vector<const OpenClFacts*> membersOfSlice(const std::vector<const OpenClFac
     size_t could = 0;
     bool this_one = false;
     for (const NvmlSlice& x : nv.slices) {
-      const bool fits = nv.slices.size() == 1 || (d->global_bytes && x.memory.total && *d->global_bytes <= *x.memory.total && *d->global_bytes >= *x.memory.total * 0.9);
+      const bool fits =
+          nv.slices.size() == 1 || (d->global_bytes && x.memory.total && *d->global_bytes <= *x.memory.total &&
+                                    *d->global_bytes >= *x.memory.total * 0.9);
       could += fits;
       this_one = this_one || (fits && &x == &s);
     }
@@ -168,7 +188,8 @@ std::vector<const OpenClFacts*> membersOfSlice(const std::vector<const OpenClFac
   return out;
 }
 
-Device fromSlice(const Root& root, const std::vector<const OpenClFacts*>& of_card, const Card& c, const NvmlFacts& nv, const NvmlSlice& s) {
+Device fromSlice(const Root& root, const std::vector<const OpenClFacts*>& of_card, const Card& c, const NvmlFacts& nv,
+                 const NvmlSlice& s) {
   Device dev;
   dev.pci = c.pci;
   dev.parent = nv.uuid;
@@ -176,7 +197,8 @@ Device fromSlice(const Root& root, const std::vector<const OpenClFacts*>& of_car
   dev.kind = Kind::discrete;
   dev.fingerprint = match(database(), boardOf(c, nullptr, &nv));
   // A slice is not its card: the card's model is a candidate, never the answer.
-  for (Candidate& candidate : dev.fingerprint.candidates) candidate.evidence_against.push_back("a MIG slice, not the whole card");
+  for (Candidate& candidate : dev.fingerprint.candidates)
+    candidate.evidence_against.push_back("a MIG slice, not the whole card");
   if (dev.fingerprint.result == "exact") dev.fingerprint.result = "family";
   dev.fingerprint.model.clear();
   dev.name = nameOf(root, dev.fingerprint, s.name, c.vendor, c.device);
@@ -190,10 +212,13 @@ Device fromSlice(const Root& root, const std::vector<const OpenClFacts*>& of_car
   const OpenClFacts* cl = members.empty() ? nullptr : members.front();
   fillDrivers(dev, members);
   for (const NodeFact& n : c.nodes)
-    if (dev.why_unusable.empty() && n.access.judged && n.access.exists && !n.access.allowed) dev.why_unusable = n.access.why;
+    if (dev.why_unusable.empty() && n.access.judged && n.access.exists && !n.access.allowed)
+      dev.why_unusable = n.access.why;
   if (dev.why_unusable.empty())
-    dev.why_unusable = cl ? driverTrouble(members)
-                          : "no OpenCL device can be told to be this slice; choose it for this process with CUDA_VISIBLE_DEVICES=" + s.uuid;
+    dev.why_unusable =
+        cl ? driverTrouble(members)
+           : "no OpenCL device can be told to be this slice; choose it for this process with CUDA_VISIBLE_DEVICES=" +
+                 s.uuid;
   dev.usable = dev.why_unusable.empty();
   if (cl && dev.usable) {
     dev.opencl = cl->place;
@@ -219,11 +244,13 @@ Device fromGroup(const Root& root, const Facts& facts, const Group& g, std::map<
     bool same = first != nullptr;
     for (const std::string& p : g.pci_candidates) {
       const Card* c = facts.find(p);
-      same = same && c && c->vendor == first->vendor && c->device == first->device && c->subsystem == first->subsystem && c->revision == first->revision;
+      same = same && c && c->vendor == first->vendor && c->device == first->device &&
+             c->subsystem == first->subsystem && c->revision == first->revision;
     }
     if (same) b = boardOf(*first, &cl, nullptr);
     if (same && dev.kind == Kind::other && cl.type == "GPU") dev.kind = kindOf(*first, &cl, match(database(), b));
-    if (same && cl.global_bytes && cl.unified != std::optional<bool>(true)) b.memory_bytes = static_cast<double>(*cl.global_bytes);
+    if (same && cl.global_bytes && cl.unified != std::optional<bool>(true))
+      b.memory_bytes = static_cast<double>(*cl.global_bytes);
     dev.vendor = first ? vendorText(root, first->vendor) : "";
   }
   b.driver = cl.platform + " " + cl.driver_version;

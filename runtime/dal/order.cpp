@@ -30,7 +30,8 @@ void giveIndices(std::vector<Device>& devices, bool include_cpu) {
     d.why_no_index.clear();
     if (!d.usable) continue;
     if (d.kind == Kind::cpu && other_usable && !include_cpu)
-      d.why_no_index = "a CPU-type device is used only when nothing else is usable; FLAGOS_INCLUDE_CPU=1 gives it an index";
+      d.why_no_index =
+          "a CPU-type device is used only when nothing else is usable; FLAGOS_INCLUDE_CPU=1 gives it an index";
     else d.index = next++;
   }
 }
@@ -63,7 +64,8 @@ void orderDevices(std::vector<Device>& devices, const EnumerateOptions& options)
     }
     giveIndices(devices, options.include_cpu || cpu_named);
   }
-  std::stable_sort(devices.begin(), devices.end(), [](const Device& a, const Device& b) { return a.index.has_value() > b.index.has_value(); });
+  std::stable_sort(devices.begin(), devices.end(),
+                   [](const Device& a, const Device& b) { return a.index.has_value() > b.index.has_value(); });
 }
 
 }  // namespace flagos::dal

@@ -21,10 +21,12 @@ std::string PciAddress::text() const {
 std::optional<PciAddress> parsePciAddress(std::string_view s) noexcept {
   PciAddress a;
   const auto dot = s.rfind('.');
-  if (dot == std::string_view::npos || !hex(s.substr(dot + 1), 1, 1, &a.function) || a.function > 7) return std::nullopt;
+  if (dot == std::string_view::npos || !hex(s.substr(dot + 1), 1, 1, &a.function) || a.function > 7)
+    return std::nullopt;
   s = s.substr(0, dot);
   const auto second = s.rfind(':');
-  if (second == std::string_view::npos || !hex(s.substr(second + 1), 2, 2, &a.device) || a.device > 31) return std::nullopt;
+  if (second == std::string_view::npos || !hex(s.substr(second + 1), 2, 2, &a.device) || a.device > 31)
+    return std::nullopt;
   s = s.substr(0, second);
   const auto first = s.rfind(':');
   if (!hex(first == std::string_view::npos ? s : s.substr(first + 1), 2, 2, &a.bus)) return std::nullopt;

@@ -1,4 +1,5 @@
-// PCI addresses as the kernel prints them: "0000:03:00.0", with domains of four to eight hex digits (VMD domains have five).
+// PCI addresses as the kernel prints them: "0000:03:00.0", with domains of four to eight hex digits (VMD domains have
+// five).
 #pragma once
 #include <compare>
 #include <cstdint>

@@ -117,7 +117,8 @@ class Recorder {
       const bool granted = ::faccessat(AT_FDCWD, path.c_str(), R_OK | W_OK, AT_EACCESS) == 0;
       const bool by_mode = ::geteuid() == 0 || s.st_uid == ::geteuid() || inGroup(s.st_gid) || (s.st_mode & 06) == 06;
       char row[64];
-      std::snprintf(row, sizeof row, "\t%04o\t%u\t%u\n", (s.st_mode & 07777) | (granted && !by_mode ? 06u : 0u), s.st_uid, s.st_gid);
+      std::snprintf(row, sizeof row, "\t%04o\t%u\t%u\n", (s.st_mode & 07777) | (granted && !by_mode ? 06u : 0u),
+                    s.st_uid, s.st_gid);
       nodes_ += path + row;
       write(path, "");
     } else if (S_ISREG(s.st_mode)) {
@@ -141,7 +142,8 @@ class Recorder {
 
 Result<void> recordMachine(const std::string& dir) {
   if (auto made = makeDirs(dir); !made) return made.error();
-  std::set<std::string> paths{"/proc/self/status", "/proc/cpuinfo", "/proc/meminfo", "/etc/os-release", "/etc/OpenCL/vendors"};
+  std::set<std::string> paths{"/proc/self/status", "/proc/cpuinfo", "/proc/meminfo", "/etc/os-release",
+                              "/etc/OpenCL/vendors"};
   Root root("/");
   root.on_read = [&](const std::string& p) { paths.insert(p); };
   Facts facts;

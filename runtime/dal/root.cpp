@@ -33,7 +33,8 @@ std::string groupText(int64_t gid, bool live) {
 std::string deniedText(const std::string& path, uint32_t mode, int64_t uid, int64_t gid, bool live) {
   std::string s = "no permission for " + path + " (mode " + octal(mode) + ", uid " + std::to_string(uid) + ", gid " +
                   std::to_string(gid) + ")";
-  if ((mode & 060) == 060) s += ": this user is not in " + groupText(gid, live) + "; add the user to that group and log in again";
+  if ((mode & 060) == 060)
+    s += ": this user is not in " + groupText(gid, live) + "; add the user to that group and log in again";
   return s;
 }
 
@@ -148,7 +149,8 @@ void Root::loadNodes() const {
       nodes_[path] = r;
     }
   }
-  // The fourth number is the one that file access is judged by; the second is the effective id, which is the same there.
+  // The fourth number is the one that file access is judged by; the second is the effective id, which is the same
+  // there.
   if (const auto t = bytes("/proc/self/status", 65536)) {
     std::istringstream lines(*t);
     for (std::string line; std::getline(lines, line);) {

@@ -51,7 +51,8 @@ Narrowest narrowest(const Root& root, const std::vector<std::string>& chain, siz
 
 Metric rate(const std::optional<double>& v, const Narrowest& n) {
   if (v) return Metric::of(*v, "B/s", "sysfs");
-  return Metric::missing("B/s", n.asleep ? "a device on the way is asleep and was not woken" : "no link speed and width in sysfs");
+  return Metric::missing(
+      "B/s", n.asleep ? "a device on the way is asleep and was not woken" : "no link speed and width in sysfs");
 }
 
 std::vector<std::string> chainOf(const TopologyNode& n) {
@@ -98,7 +99,8 @@ std::map<std::pair<std::string, std::string>, Fabric> fabricLinks(const Root& ro
 TopologyNode nodeOf(const Root& root, const Device& d, const std::string& name) {
   TopologyNode n;
   n.name = name;
-  n.link = n.link_max = Metric::missing("B/s", d.pci.empty() ? "it has no PCI address" : "sysfs does not show where it is plugged in");
+  n.link = n.link_max =
+      Metric::missing("B/s", d.pci.empty() ? "it has no PCI address" : "sysfs does not show where it is plugged in");
   if (d.pci.empty()) return n;
   const auto path = root.resolve("/sys/bus/pci/devices/" + d.pci);
   if (!path) return n;
@@ -171,13 +173,15 @@ TopologyEdge edgeOf(const Root& root, const std::vector<TopologyNode>& nodes, si
   } else if (x.host_bridge == y.host_bridge) {
     e.cls = "PHB";
     e.provisional = true;
-    e.why = "they meet only in the host bridge " + x.host_bridge + ", where the kernel grants peer copies for listed platforms only";
+    e.why = "they meet only in the host bridge " + x.host_bridge +
+            ", where the kernel grants peer copies for listed platforms only";
   } else if ((x.numa_node >= 0 && x.numa_node == y.numa_node) || one_numa) {
     e.cls = "NODE";
     e.why = "different host bridges of one NUMA node: copies go through host memory";
   } else if (x.numa_node >= 0 && y.numa_node >= 0) {
     e.cls = "SYS";
-    e.why = "NUMA nodes " + std::to_string(x.numa_node) + " and " + std::to_string(y.numa_node) + ": copies cross the sockets";
+    e.why = "NUMA nodes " + std::to_string(x.numa_node) + " and " + std::to_string(y.numa_node) +
+            ": copies cross the sockets";
   } else {
     e.why = "different host bridges, and sysfs does not say on which NUMA node: copies go through host memory";
   }
@@ -189,7 +193,10 @@ TopologyEdge edgeOf(const Root& root, const std::vector<TopologyNode>& nodes, si
 Topology readTopology(const Root& root, const Inventory& inventory) {
   Topology t;
   for (const Device& d : inventory.devices)
-    t.nodes.push_back(nodeOf(root, d, d.index ? "npu:" + std::to_string(*d.index) : d.pci.empty() ? d.stable_id : d.pci));
+    t.nodes.push_back(nodeOf(root, d,
+                             d.index         ? "npu:" + std::to_string(*d.index)
+                             : d.pci.empty() ? d.stable_id
+                                             : d.pci));
   const auto fabric = fabricLinks(root);
   const bool one_numa = oneNumaNode(root);
   for (size_t a = 0; a < t.nodes.size(); ++a)
@@ -201,12 +208,23 @@ Json toJson(const Topology& t) {
   const auto orNull = [](const std::string& s) { return s.empty() ? Json(nullptr) : Json(s); };
   Json nodes = Json::array(), edges = Json::array();
   for (const TopologyNode& n : t.nodes)
-    nodes.push_back(Json{{"name", n.name}, {"pci", orNull(n.pci)}, {"host_bridge", orNull(n.host_bridge)}, {"bridges", n.bridges},
-                         {"numa_node", n.numa_node < 0 ? Json(nullptr) : Json(n.numa_node)}, {"link", flagos::toJson(n.link)},
-                         {"link_max", flagos::toJson(n.link_max)}, {"narrowest", orNull(n.narrowest)}});
+    nodes.push_back(Json{{"name", n.name},
+                         {"pci", orNull(n.pci)},
+                         {"host_bridge", orNull(n.host_bridge)},
+                         {"bridges", n.bridges},
+                         {"numa_node", n.numa_node < 0 ? Json(nullptr) : Json(n.numa_node)},
+                         {"link", flagos::toJson(n.link)},
+                         {"link_max", flagos::toJson(n.link_max)},
+                         {"narrowest", orNull(n.narrowest)}});
   for (const TopologyEdge& e : t.edges)
-    edges.push_back(Json{{"a", t.nodes[e.a].name}, {"b", t.nodes[e.b].name}, {"class", orNull(e.cls)}, {"bandwidth", flagos::toJson(e.bandwidth)},
-                         {"latency", flagos::toJson(e.latency)}, {"best", e.best}, {"why", e.why}, {"provisional", e.provisional}});
+    edges.push_back(Json{{"a", t.nodes[e.a].name},
+                         {"b", t.nodes[e.b].name},
+                         {"class", orNull(e.cls)},
+                         {"bandwidth", flagos::toJson(e.bandwidth)},
+                         {"latency", flagos::toJson(e.latency)},
+                         {"best", e.best},
+                         {"why", e.why},
+                         {"provisional", e.provisional}});
   return Json{{"devices", std::move(nodes)}, {"edges", std::move(edges)}};
 }
 
@@ -240,7 +258,8 @@ std::string topologyText(const Topology& t) {
     out += "    " + n.name + ": to the host " + gigabytes(n.link) + ", at most " + gigabytes(n.link_max) +
            (n.narrowest.empty() || n.narrowest == n.pci ? "" : ", narrowest at " + n.narrowest) + "\n";
   for (const TopologyEdge& e : t.edges)
-    out += "    " + t.nodes[e.a].name + " - " + t.nodes[e.b].name + ": " + e.best + ", " + gigabytes(e.bandwidth) + (e.provisional ? ", provisional" : "") + ": " + e.why + "\n";
+    out += "    " + t.nodes[e.a].name + " - " + t.nodes[e.b].name + ": " + e.best + ", " + gigabytes(e.bandwidth) +
+           (e.provisional ? ", provisional" : "") + ": " + e.why + "\n";
   return out;
 }
 

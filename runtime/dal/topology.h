@@ -10,8 +10,8 @@
 
 namespace flagos::dal {
 
-// One place in the tree. The link is the narrowest of the device and all its ancestors: a card behind a switch of its own
-// always reports full speed at its end point.
+// One place in the tree. The link is the narrowest of the device and all its ancestors: a card behind a switch of its
+// own always reports full speed at its end point.
 struct TopologyNode {
   std::string name;                    // "npu:0", else the PCI address, else the stable id
   std::string pci;                     // "" = no place in the tree
@@ -22,7 +22,8 @@ struct TopologyNode {
   std::string narrowest;               // the function whose link is the narrowest
 };
 
-// Ranked: FABRIC (XGMI), PIX one bridge, PXB several bridges, PHB one host bridge, NODE one NUMA node, SYS across sockets.
+// Ranked: FABRIC (XGMI), PIX one bridge, PXB several bridges, PHB one host bridge, NODE one NUMA node, SYS across
+// sockets.
 struct TopologyEdge {
   size_t a = 0, b = 0;
   std::string cls;                     // "" = cannot be told, see why

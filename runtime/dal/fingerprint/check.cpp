@@ -13,7 +13,8 @@ namespace {
 
 constexpr double kRateTolerance = 1.005;   // pin rates are rounded: good rows exceed width x rate by up to 0.2 %
 
-// Line of the n-th object of the "devices" list, and of a key inside it, by scanning the text: the parsed tree has no lines.
+// Line of the n-th object of the "devices" list, and of a key inside it, by scanning the text: the parsed tree has no
+// lines.
 class Lines {
  public:
   explicit Lines(std::string_view text) : text_(text) {
@@ -54,7 +55,8 @@ class Lines {
 };
 
 bool isHex4(const std::string& s) {
-  return s.size() == 4 && std::all_of(s.begin(), s.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  return s.size() == 4 &&
+         std::all_of(s.begin(), s.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 bool isDate(const std::string& s) {
   return s.size() == 10 && s[4] == '-' && s[7] == '-' &&
@@ -79,13 +81,19 @@ class Checker {
     keys(doc, {"$schema", "version", "vendor", "devices"}, 1);
     if (numberOf(doc, "version") != 1) add(lines_.top("version"), "\"version\" must be 1");
     const auto vendor = doc.find("vendor");
-    if (vendor == doc.end() || !vendor->is_object()) { add(1, "\"vendor\" must be an object with \"id\" and \"name\""); return; }
+    if (vendor == doc.end() || !vendor->is_object()) {
+      add(1, "\"vendor\" must be an object with \"id\" and \"name\"");
+      return;
+    }
     keys(*vendor, {"id", "name"}, lines_.top("vendor"));
     vendor_ = stringOf(*vendor, "id");
     if (!isHex4(vendor_)) add(lines_.top("vendor"), "vendor \"id\" must be four lower-case hex digits");
     if (stringOf(*vendor, "name").empty()) add(lines_.top("vendor"), "vendor \"name\" is missing");
     const auto devices = doc.find("devices");
-    if (devices == doc.end() || !devices->is_array()) { add(lines_.top("devices"), "\"devices\" must be a list"); return; }
+    if (devices == doc.end() || !devices->is_array()) {
+      add(lines_.top("devices"), "\"devices\" must be a list");
+      return;
+    }
     for (size_t i = 0; i < devices->size(); ++i) {
       if ((*devices)[i].is_object()) entry((*devices)[i], i);
       else add(lines_.entry(i), "an entry of \"devices\" must be an object");
@@ -122,11 +130,13 @@ class Checker {
   void confidence(const Json& j, size_t i, const char* part) {
     const std::string c = stringOf(j, "confidence");
     if (c != "A" && c != "B" && c != "C" && c != "U")
-      add(lines_.key(i, part), std::string("\"") + part + "\" needs \"confidence\": A (two sources), B (one), C (recalled) or U");
+      add(lines_.key(i, part),
+          std::string("\"") + part + "\" needs \"confidence\": A (two sources), B (one), C (recalled) or U");
   }
 
   void entry(const Json& e, size_t i) {
-    keys(e, {"id", "model", "kind", "arch", "told_by", "pci_ids_name", "memory", "pcie", "compute", "sources", "note"}, lines_.entry(i));
+    keys(e, {"id", "model", "kind", "arch", "told_by", "pci_ids_name", "memory", "pcie", "compute", "sources", "note"},
+         lines_.entry(i));
     const std::string model = stringOf(e, "model");
     if (model.empty()) add(lines_.entry(i), "\"model\" is missing");
     const std::string kind = stringOf(e, "kind");
@@ -152,10 +162,12 @@ class Checker {
         for (const Json& size : *g) good = good && size.is_number() && size.get<double>() > 0;
       if (!good) add(lines_.key(i, "gib"), "\"gib\" must be a list of sizes above 0");
     }
-    const double product = numberOf(*m, "bus_bits") * numberOf(*m, "gbit_per_pin") / 8, bandwidth = numberOf(*m, "bandwidth_gbps");
+    const double product = numberOf(*m, "bus_bits") * numberOf(*m, "gbit_per_pin") / 8,
+                 bandwidth = numberOf(*m, "bandwidth_gbps");
     if (product > 0 && bandwidth > product * kRateTolerance) {
       char text[160];
-      std::snprintf(text, sizeof text, "bandwidth %.6g GB/s is more than bus_bits x gbit_per_pin / 8 = %.6g GB/s", bandwidth, product);
+      std::snprintf(text, sizeof text, "bandwidth %.6g GB/s is more than bus_bits x gbit_per_pin / 8 = %.6g GB/s",
+                    bandwidth, product);
       add(lines_.key(i, "bandwidth_gbps"), text);
     }
     return m->contains("gib") || bandwidth > 0;
@@ -167,8 +179,10 @@ class Checker {
     keys(*p, {"link", "confidence"}, lines_.key(i, "pcie"));
     confidence(*p, i, "pcie");
     const std::string l = stringOf(*p, "link");
-    const bool good = l == "C2C" || (l.size() >= 3 && l.size() <= 4 && l[0] >= '1' && l[0] <= '7' && l[1] == 'x' &&
-                                     (l.substr(2) == "1" || l.substr(2) == "2" || l.substr(2) == "4" || l.substr(2) == "8" || l.substr(2) == "16"));
+    const bool good =
+        l == "C2C" ||
+        (l.size() >= 3 && l.size() <= 4 && l[0] >= '1' && l[0] <= '7' && l[1] == 'x' &&
+         (l.substr(2) == "1" || l.substr(2) == "2" || l.substr(2) == "4" || l.substr(2) == "8" || l.substr(2) == "16"));
     if (!good) add(lines_.key(i, "link"), "\"link\" must be generation x width such as \"4x16\", or \"C2C\"");
     return true;
   }
@@ -182,7 +196,8 @@ class Checker {
     positive(*c, "sparse_fp16_tflops", i);
     const double dense = numberOf(*c, "dense_fp16_tflops"), sparse = numberOf(*c, "sparse_fp16_tflops");
     if (sparse > 0 && dense > sparse / 2 * kRateTolerance)
-      add(lines_.key(i, "dense_fp16_tflops"), "dense FP16 must be at most half of the sparse figure: is this the sparse one?");
+      add(lines_.key(i, "dense_fp16_tflops"),
+          "dense FP16 must be at most half of the sparse figure: is this the sparse one?");
     return true;
   }
 
@@ -190,7 +205,8 @@ class Checker {
     const Json* s = object(e, "sources", i);
     if (!s) { add(lines_.entry(i), "\"sources\" is missing: every id and number has a source and a date"); return; }
     keys(*s, {"id", "figures", "date"}, lines_.key(i, "sources"));
-    if (stringOf(*s, "id").empty()) add(lines_.key(i, "sources"), "\"sources\" needs \"id\": where the device id comes from");
+    if (stringOf(*s, "id").empty())
+      add(lines_.key(i, "sources"), "\"sources\" needs \"id\": where the device id comes from");
     if (numbers && stringOf(*s, "figures").empty())
       add(lines_.key(i, "sources"), "\"sources\" needs \"figures\": where the numbers come from");
     if (!isDate(stringOf(*s, "date"))) add(lines_.key(i, "sources"), "\"sources\" needs \"date\" as YYYY-MM-DD");
@@ -214,12 +230,14 @@ class Checker {
   void unique(const std::string& id, const std::string& model, const Json& e, size_t i) {
     const std::string told = stringOf(e, "told_by");
     std::string sizes = "-";
-    if (const auto m = e.find("memory"); m != e.end() && m->is_object() && m->contains("gib")) sizes = m->at("gib").dump();
+    if (const auto m = e.find("memory"); m != e.end() && m->is_object() && m->contains("gib"))
+      sizes = m->at("gib").dump();
     if (!names_.insert(id + "\n" + model).second)
       add(lines_.entry(i), "id " + id + " has two entries for \"" + model + "\"");
     const auto [it, fresh] = told_.emplace(id, std::make_pair(told, sizes));
     if (!fresh && it->second.second == sizes && (told.empty() || it->second.first.empty()))
-      add(lines_.entry(i), "id " + id + " has another entry of the same memory size: \"told_by\" must say what tells them apart");
+      add(lines_.entry(i),
+          "id " + id + " has another entry of the same memory size: \"told_by\" must say what tells them apart");
   }
 
   Lines lines_;
@@ -231,19 +249,22 @@ class Checker {
 
 }  // namespace
 
-std::vector<CheckError> checkFingerprints(std::string_view json_text, const std::string& file, std::string_view pci_ids) {
+std::vector<CheckError> checkFingerprints(std::string_view json_text, const std::string& file,
+                                          std::string_view pci_ids) {
   const auto doc = parseJson(json_text, file);
   if (!doc) {
     // "file:line:column" of the parser becomes file and line.
     const std::string& where = doc.error().where;
     int line = 1;
-    if (where.size() > file.size() && where.compare(0, file.size(), file) == 0) line = std::max(1, std::atoi(where.c_str() + file.size() + 1));
+    if (where.size() > file.size() && where.compare(0, file.size(), file) == 0)
+      line = std::max(1, std::atoi(where.c_str() + file.size() + 1));
     return {{file, line, doc.error().what}};
   }
   if (!doc->is_object()) return {{file, 1, "must be an object with \"vendor\" and \"devices\""}};
   Checker c(json_text, file, pci_ids);
   c.top(*doc);
-  std::stable_sort(c.errors.begin(), c.errors.end(), [](const CheckError& a, const CheckError& b) { return a.line < b.line; });
+  std::stable_sort(c.errors.begin(), c.errors.end(),
+                   [](const CheckError& a, const CheckError& b) { return a.line < b.line; });
   return c.errors;
 }
 
@@ -266,13 +287,17 @@ std::vector<CheckError> checkTogether(const std::vector<std::pair<std::string, s
       Figures f{file, 0, 0};
       if (const auto m = e.find("memory"); m != e.end() && m->is_object()) {
         f.bandwidth = numberOf(*m, "bandwidth_gbps");
-        if (m->contains("gib") && (*m)["gib"].is_array() && !(*m)["gib"].empty() && (*m)["gib"][0].is_number()) f.gib = (*m)["gib"][0].get<double>();
+        if (m->contains("gib") && (*m)["gib"].is_array() && !(*m)["gib"].empty() && (*m)["gib"][0].is_number())
+          f.gib = (*m)["gib"][0].get<double>();
       }
       const auto [it, fresh] = models.emplace(stringOf(e, "model"), f);
       if (fresh) continue;
       const Figures& o = it->second;
-      if ((f.gib > 0 && o.gib > 0 && f.gib != o.gib) || (f.bandwidth > 0 && o.bandwidth > 0 && f.bandwidth != o.bandwidth))
-        errors.push_back({file, lines.entry(i), "\"" + stringOf(e, "model") + "\" has other figures in " + o.file + ": one name, one product"});
+      if ((f.gib > 0 && o.gib > 0 && f.gib != o.gib) ||
+          (f.bandwidth > 0 && o.bandwidth > 0 && f.bandwidth != o.bandwidth))
+        errors.push_back(
+            {file, lines.entry(i),
+             "\"" + stringOf(e, "model") + "\" has other figures in " + o.file + ": one name, one product"});
     }
   }
   return errors;

@@ -84,7 +84,8 @@ Database load() {
       }
       ::closedir(d);
     }
-    if (files.empty()) db.addProblem(*dir + ": FLAGOS_FINGERPRINTS names no folder with *.json files; the built-in table is used");
+    if (files.empty())
+      db.addProblem(*dir + ": FLAGOS_FINGERPRINTS names no folder with *.json files; the built-in table is used");
     std::sort(files.begin(), files.end());
     for (const std::string& f : files) {
       const auto text = readFile(f, 16u << 20);
@@ -103,7 +104,8 @@ Database load() {
 Result<void> Database::add(std::string_view json_text, std::string_view name) {
   const auto doc = parseJson(json_text, name);
   if (!doc) return doc.error();
-  Error e = fail("no \"vendor\" with \"id\" and \"name\", or no \"devices\" list", "See fingerprints/schema.json", Exit::broken_input);
+  Error e = fail("no \"vendor\" with \"id\" and \"name\", or no \"devices\" list", "See fingerprints/schema.json",
+                 Exit::broken_input);
   e.where = std::string(name) + ":1";
   if (!doc->is_object()) return e;
   const Json& vendor = part(*doc, "vendor");

@@ -1,5 +1,5 @@
-// The device database: fingerprints/*.json, one file per vendor, compiled in; FLAGOS_FINGERPRINTS replaces it by a folder.
-// Figures are nominal: the device's own answer always wins (fingerprints/README.md).
+// The device database: fingerprints/*.json, one file per vendor, compiled in; FLAGOS_FINGERPRINTS replaces it by a
+// folder. Figures are nominal: the device's own answer always wins (fingerprints/README.md).
 #pragma once
 #include <optional>
 #include <string>
@@ -54,7 +54,8 @@ const Database& database();
 const std::vector<std::string>& builtinNames();
 std::string_view builtinText(std::string_view name) noexcept;
 
-// A description for planning without the device: nominal figures, rates_source "table". The error names the nearest models.
+// A description for planning without the device: nominal figures, rates_source "table". The error names the nearest
+// models.
 Result<DeviceDescription> describeModel(std::string_view model);
 
 }  // namespace flagos::dal

@@ -34,11 +34,16 @@ bool sizeFits(double reported_gib, double nominal_gib) {
   return std::fabs(reported_gib - nominal_gib) <= nominal_gib * (kMemoryBand + kRounding);
 }
 
-// Longest name wins elsewhere; here a name is only evidence, so containing every word of the model is enough to mention it.
+// Longest name wins elsewhere; here a name is only evidence, so containing every word of the model is enough to mention
+// it.
 bool nameMentions(const std::string& reported, const std::string& model) {
   std::string a, b;
-  for (const char c : reported) if (std::isalnum(static_cast<unsigned char>(c))) a += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  for (const char c : model) if (std::isalnum(static_cast<unsigned char>(c))) b += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const char c : reported)
+    if (std::isalnum(static_cast<unsigned char>(c)))
+      a += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const char c : model)
+    if (std::isalnum(static_cast<unsigned char>(c)))
+      b += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return !b.empty() && a.size() >= b.size() && a.compare(a.size() - b.size(), b.size(), b) == 0;
 }
 
@@ -63,8 +68,8 @@ bool judge(const Model& m, const Board& b, Candidate& c) {
   if (b.bandwidth_gbps && m.bandwidth_gbps > 0) {
     const double share = *b.bandwidth_gbps / m.bandwidth_gbps;
     const bool ok = share >= kSlowestCopy - kRounding && share <= 1 + kRounding;
-    const std::string text = "measured " + number(*b.bandwidth_gbps) + " GB/s is " + number(share * 100) + " % of the nominal " +
-                             number(m.bandwidth_gbps);
+    const std::string text = "measured " + number(*b.bandwidth_gbps) + " GB/s is " + number(share * 100) +
+                             " % of the nominal " + number(m.bandwidth_gbps);
     (ok ? c.evidence_for : c.evidence_against).push_back(text + (ok ? "" : " (50 to 100 % is possible)"));
     if (ok) score += 0.15; else fits = false;
   }
@@ -84,8 +89,8 @@ bool judge(const Model& m, const Board& b, Candidate& c) {
 }  // namespace
 
 double memoryClassGib(double reported_bytes) {
-  static constexpr double kSizes[] = {0.5, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 94, 95, 96,
-                                      128, 141, 144, 192, 256, 288, 384, 512};
+  static constexpr double kSizes[] = {0.5, 1,  2,  3,  4,  5,  6,  7,   8,   10,  11,  12,  16,  20,  24, 32,
+                                      40,  48, 64, 80, 94, 95, 96, 128, 141, 144, 192, 256, 288, 384, 512};
   const double gib = reported_bytes / kGib;
   // Reserved pages and ECC take up to a tenth away; nothing adds more than a rounding.
   for (const double size : kSizes)
@@ -116,7 +121,8 @@ Fingerprint match(const Database& db, const Board& board) {
       }
       f.candidates.push_back(std::move(c));
     }
-  std::stable_sort(f.candidates.begin(), f.candidates.end(), [](const Candidate& x, const Candidate& y) { return x.score > y.score; });
+  std::stable_sort(f.candidates.begin(), f.candidates.end(),
+                   [](const Candidate& x, const Candidate& y) { return x.score > y.score; });
   f.result = fitting.empty() ? "unknown" : fitting.size() == 1 ? "exact" : "family";
   if (fitting.size() == 1) f.model = *fitting.begin();
 
@@ -134,9 +140,15 @@ Fingerprint match(const Database& db, const Board& board) {
 Json toJson(const Fingerprint& f) {
   Json candidates = Json::array();
   for (const Candidate& c : f.candidates)
-    candidates.push_back(Json{{"model", c.model}, {"score", std::round(c.score * 1000) / 1000}, {"for", c.evidence_for}, {"against", c.evidence_against}});
-  return Json{{"result", f.result}, {"model", f.model.empty() ? Json(nullptr) : Json(f.model)}, {"candidates", std::move(candidates)},
-              {"identity", f.identity}, {"build", f.build}};
+    candidates.push_back(Json{{"model", c.model},
+                              {"score", std::round(c.score * 1000) / 1000},
+                              {"for", c.evidence_for},
+                              {"against", c.evidence_against}});
+  return Json{{"result", f.result},
+              {"model", f.model.empty() ? Json(nullptr) : Json(f.model)},
+              {"candidates", std::move(candidates)},
+              {"identity", f.identity},
+              {"build", f.build}};
 }
 
 Result<Board> boardFromJson(const Json& j) {

@@ -1,4 +1,5 @@
-// Which product is this board? Every fact given may exclude models; a missing fact excludes nothing; a name never decides.
+// Which product is this board? Every fact given may exclude models; a missing fact excludes nothing; a name never
+// decides.
 //   exact   = exactly one model fits every fact given
 //   family  = several fit
 //   unknown = none fits, or the id is not in the table
@@ -19,8 +20,8 @@ struct Board {
   std::string firmware, driver, reported_name;
 };
 
-// `identity` is made of ids and the size class only, so it survives firmware, driver and measurement changes; `build` is
-// firmware and driver. Pure; any thread.
+// `identity` is made of ids and the size class only, so it survives firmware, driver and measurement changes; `build`
+// is firmware and driver. Pure; any thread.
 Fingerprint match(const Database&, const Board&);
 
 // The conventional size (GiB) that a reported memory belongs to: 22.5 GiB of a 24 GiB card with ECC on is 24.

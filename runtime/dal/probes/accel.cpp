@@ -22,8 +22,9 @@ ProbeReport probeAccel(const Root& root, Facts& facts) {
     }
   }
   if (report.found == 0)
-    report.why_nothing = names.empty() ? "/sys/class/accel does not exist or is empty: no driver of the accel class is loaded"
-                                       : "no entry of /sys/class/accel leads to a PCI device";
+    report.why_nothing = names.empty()
+                             ? "/sys/class/accel does not exist or is empty: no driver of the accel class is loaded"
+                             : "no entry of /sys/class/accel leads to a PCI device";
   return report;
 }
 

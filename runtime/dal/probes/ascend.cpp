@@ -23,7 +23,8 @@ ProbeReport probeAscend(const Root& root, Facts& facts) {
     }
   }
   if (report.found == 0)
-    report.why_nothing = entries.empty() ? "/sys/class/npu does not exist: Ascend's driver is not loaded" : "no entry of /sys/class/npu leads to a PCI device";
+    report.why_nothing = entries.empty() ? "/sys/class/npu does not exist: Ascend's driver is not loaded"
+                                         : "no entry of /sys/class/npu leads to a PCI device";
   return report;
 }
 

@@ -57,8 +57,9 @@ ProbeReport probeDrm(const Root& root, Facts& facts) {
     if (!c.asleep && !c.dead && c.vendor == "1002") readAmdgpu(root, dir, c);
   }
   if (report.found == 0)
-    report.why_nothing = root.exists("/sys/class/drm") ? "no accelerator has an entry in /sys/class/drm: no DRM driver is bound to one"
-                                                       : "/sys/class/drm does not exist: no DRM driver is loaded";
+    report.why_nothing = root.exists("/sys/class/drm")
+                             ? "no accelerator has an entry in /sys/class/drm: no DRM driver is bound to one"
+                             : "/sys/class/drm does not exist: no DRM driver is loaded";
   return report;
 }
 

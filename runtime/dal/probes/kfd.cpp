@@ -34,7 +34,9 @@ ProbeReport probeKfd(const Root& root, Facts& facts) {
     auto p = properties(root, kNodes + "/" + n + "/properties");
     if (p["simd_count"] == 0) continue;  // a processor
     const auto location = static_cast<uint32_t>(p["location_id"]);
-    const std::string pci = PciAddress{static_cast<uint32_t>(p["domain"]), (location >> 8) & 0xff, (location >> 3) & 31, location & 7}.text();
+    const std::string pci =
+        PciAddress{static_cast<uint32_t>(p["domain"]), (location >> 8) & 0xff, (location >> 3) & 31, location & 7}
+            .text();
     ++report.found;
     for (Card& c : facts.cards) {
       if (c.pci != pci) continue;
@@ -54,7 +56,8 @@ ProbeReport probeKfd(const Root& root, Facts& facts) {
     }
   }
   if (report.found == 0)
-    report.why_nothing = nodes.empty() ? kNodes + " does not exist: the kernel's amdkfd is not loaded" : "no node of " + kNodes + " is a GPU";
+    report.why_nothing = nodes.empty() ? kNodes + " does not exist: the kernel's amdkfd is not loaded"
+                                       : "no node of " + kNodes + " is a GPU";
   return report;
 }
 

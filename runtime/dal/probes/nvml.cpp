@@ -14,7 +14,9 @@ std::string stringOf(const Json& j, const char* key) {
 std::optional<uint64_t> bytesOf(const Json& j, const char* key) {
   const auto it = j.is_object() ? j.find(key) : j.end();
   if (it != j.end() && it->is_number_unsigned()) return it->get<uint64_t>();
-  return it != j.end() && it->is_number_integer() && it->get<int64_t>() >= 0 ? std::optional<uint64_t>(it->get<int64_t>()) : std::nullopt;
+  return it != j.end() && it->is_number_integer() && it->get<int64_t>() >= 0
+             ? std::optional<uint64_t>(it->get<int64_t>())
+             : std::nullopt;
 }
 const Json& part(const Json& j, const char* key) {
   static const Json empty;
@@ -25,7 +27,8 @@ const Json& part(const Json& j, const char* key) {
 void readBusy(const Json& u, std::optional<double>& busy, std::string& why) {
   const auto gpu = bytesOf(u, "gpu");
   if (gpu && *gpu <= 100) busy = static_cast<double>(*gpu);
-  else why = "NVML: " + (stringOf(u, "error").empty() ? std::string("utilisation is not reported") : stringOf(u, "error"));
+  else
+    why = "NVML: " + (stringOf(u, "error").empty() ? std::string("utilisation is not reported") : stringOf(u, "error"));
 }
 NvmlMemory memoryOf(const Json& m) { return {bytesOf(m, "total"), bytesOf(m, "used"), bytesOf(m, "free")}; }
 
@@ -54,7 +57,8 @@ void readNodes(const Root& root, Facts& facts) {
     c.product_name = fieldOf(*info, "Model");
     const std::string minor = fieldOf(*info, "Device Minor");
     if (minor.empty() || minor.find_first_not_of("0123456789") != std::string::npos) continue;
-    for (const std::string& node : {"/dev/nvidia" + minor, std::string("/dev/nvidiactl")}) c.nodes.push_back({node, root.node(node)});
+    for (const std::string& node : {"/dev/nvidia" + minor, std::string("/dev/nvidiactl")})
+      c.nodes.push_back({node, root.node(node)});
   }
 }
 
@@ -112,10 +116,21 @@ Json nvmlRecord(const Facts& facts) {
   for (const NvmlFacts& n : facts.nvml) {
     Json slices = Json::array();
     for (const NvmlSlice& s : n.slices)
-      slices.push_back(Json{{"uuid", s.uuid}, {"name", s.name}, {"gpuInstanceId", s.gpu_instance}, {"computeInstanceId", s.compute_instance},
-                            {"memory", memory(s.memory)}, {"utilization", busy(s.busy_percent, s.why_no_busy)}});
-    devices.push_back(Json{{"uuid", n.uuid}, {"name", n.name}, {"pciBusId", n.pci}, {"vbiosVersion", n.vbios}, {"deviceId", n.device_id},
-                           {"memory", memory(n.memory)}, {"utilization", busy(n.busy_percent, n.why_no_busy)}, {"migMode", n.mig ? 1 : 0}, {"migDevices", std::move(slices)}});
+      slices.push_back(Json{{"uuid", s.uuid},
+                            {"name", s.name},
+                            {"gpuInstanceId", s.gpu_instance},
+                            {"computeInstanceId", s.compute_instance},
+                            {"memory", memory(s.memory)},
+                            {"utilization", busy(s.busy_percent, s.why_no_busy)}});
+    devices.push_back(Json{{"uuid", n.uuid},
+                           {"name", n.name},
+                           {"pciBusId", n.pci},
+                           {"vbiosVersion", n.vbios},
+                           {"deviceId", n.device_id},
+                           {"memory", memory(n.memory)},
+                           {"utilization", busy(n.busy_percent, n.why_no_busy)},
+                           {"migMode", n.mig ? 1 : 0},
+                           {"migDevices", std::move(slices)}});
   }
   return Json{{"driverVersion", facts.nvml_driver}, {"devices", std::move(devices)}};
 }

@@ -1,5 +1,5 @@
-// The live half of the NVML probe. Only NVIDIA's own library is asked: look-alikes (libixml, libefml, libhgml) share its
-// function names but not its struct sizes, and a wrong size is memory corruption, not a wrong number.
+// The live half of the NVML probe. Only NVIDIA's own library is asked: look-alikes (libixml, libefml, libhgml) share
+// its function names but not its struct sizes, and a wrong size is memory corruption, not a wrong number.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -100,7 +100,8 @@ std::string askNvml(Facts& facts) {
   if (!lib) return "libnvidia-ml.so.1 was looked for and is not there: no NVIDIA driver is installed";
   const auto init = symbol<int (*)()>(lib, {"nvmlInit_v2", "nvmlInit"});
   const auto count = symbol<int (*)(unsigned*)>(lib, {"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"});
-  const auto handle = symbol<int (*)(unsigned, Handle*)>(lib, {"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"});
+  const auto handle =
+      symbol<int (*)(unsigned, Handle*)>(lib, {"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"});
   const auto shutdown = symbol<int (*)()>(lib, {"nvmlShutdown"});
   if (!init || !count || !handle) return "libnvidia-ml.so.1 lacks nvmlInit or nvmlDeviceGetCount: it is no NVML";
   if (const int e = init(); e != kOk) return errorText(e) + " from nvmlInit: the NVIDIA kernel driver does not answer";
@@ -115,7 +116,8 @@ std::string askNvml(Facts& facts) {
   api.mig_count = symbol<decltype(api.mig_count)>(lib, {"nvmlDeviceGetMaxMigDeviceCount"});
   api.mig_handle = symbol<decltype(api.mig_handle)>(lib, {"nvmlDeviceGetMigDeviceHandleByIndex"});
   char version[128] = {};
-  if (const auto v = symbol<int (*)(char*, unsigned)>(lib, {"nvmlSystemGetDriverVersion"}); v && v(version, sizeof version - 1) == kOk)
+  if (const auto v = symbol<int (*)(char*, unsigned)>(lib, {"nvmlSystemGetDriverVersion"});
+      v && v(version, sizeof version - 1) == kOk)
     facts.nvml_driver = version;
   unsigned n = 0;
   const int e = count(&n);

@@ -17,7 +17,8 @@ std::optional<uint64_t> numberOf(const Json& j, const char* key) {
   if (it == j.end()) return std::nullopt;
   if (it->is_number_unsigned()) return it->get<uint64_t>();
   if (it->is_number_integer() && it->get<int64_t>() >= 0) return static_cast<uint64_t>(it->get<int64_t>());
-  if (it->is_number_float() && it->get<double>() >= 0 && it->get<double>() < 9e18) return static_cast<uint64_t>(it->get<double>());
+  if (it->is_number_float() && it->get<double>() >= 0 && it->get<double>() < 9e18)
+    return static_cast<uint64_t>(it->get<double>());
   if (it->is_string()) {
     const auto& s = it->get_ref<const std::string&>();
     char* end = nullptr;
@@ -74,13 +75,15 @@ OpenClFacts deviceFrom(const Json& j) {
   d.vector_width_float = u32(numberOf(j, "CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT"));
   d.fp64_config = numberOf(j, "CL_DEVICE_DOUBLE_FP_CONFIG").value_or(0);
   d.fp16_config = numberOf(j, "CL_DEVICE_HALF_FP_CONFIG").value_or(0);
-  if (const auto kib = numberOf(j, "CL_DEVICE_GLOBAL_FREE_MEMORY_AMD"); kib && *kib < (UINT64_MAX >> 10)) d.free_bytes = *kib << 10;
+  if (const auto kib = numberOf(j, "CL_DEVICE_GLOBAL_FREE_MEMORY_AMD"); kib && *kib < (UINT64_MAX >> 10))
+    d.free_bytes = *kib << 10;
   if (const auto it = j.find("error"); it != j.end() && it->is_number_integer()) d.error = it->get<int>();
   return d;
 }
 
 std::string nothingBecause(int error) {
-  if (error == -1001) return "the OpenCL loader found no driver (error -1001: no usable file in /etc/OpenCL/vendors/*.icd)";
+  if (error == -1001)
+    return "the OpenCL loader found no driver (error -1001: no usable file in /etc/OpenCL/vendors/*.icd)";
   return "clGetPlatformIDs failed with error " + std::to_string(error);
 }
 
@@ -101,7 +104,8 @@ std::string readOpenClRecord(const std::string& text, std::vector<OpenClFacts>& 
   if (const auto it = doc->find("error"); doc->is_object() && it != doc->end() && it->is_number_integer())
     return nothingBecause(it->get<int>());
   const auto platforms = doc->is_object() ? doc->find("platforms") : doc->end();
-  if (platforms == doc->end() || !platforms->is_array()) return "opencl.json: neither \"platforms\" nor \"error\" in it";
+  if (platforms == doc->end() || !platforms->is_array())
+    return "opencl.json: neither \"platforms\" nor \"error\" in it";
   uint32_t p = 0;
   for (const Json& platform : *platforms) {
     uint32_t d = 0;

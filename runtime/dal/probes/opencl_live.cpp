@@ -153,7 +153,8 @@ std::string askOpenClLoader(std::vector<OpenClFacts>& out) {
     return "clGetPlatformIDs failed with error " + std::to_string(e2);
   std::string empty;
   for (uint32_t p = 0; p < n; ++p) {
-    const std::string name = platformText(api, platforms[p], kPlatformName), version = platformText(api, platforms[p], kPlatformVersion);
+    const std::string name = platformText(api, platforms[p], kPlatformName),
+                      version = platformText(api, platforms[p], kPlatformVersion);
     uint32_t count = 0;
     const int32_t e3 = api.devices(platforms[p], kAllTypes, 0, nullptr, &count);
     std::vector<Handle> devices(e3 == 0 ? count : 0);

@@ -25,14 +25,16 @@ std::string hexId(const std::optional<std::string>& text, size_t digits) {
   return s;
 }
 
-// Classes 03xx (display), 0b40 (co-processor), 1200 (processing accelerator). Vendors that make nothing but accelerators
-// also count under odd classes, and a listed (vendor, device) pair under any: a filter on class 03 loses most NPUs.
+// Classes 03xx (display), 0b40 (co-processor), 1200 (processing accelerator). Vendors that make nothing but
+// accelerators also count under odd classes, and a listed (vendor, device) pair under any: a filter on class 03 loses
+// most NPUs.
 bool isAccelerator(const Card& c) {
   const std::string base = c.class_code.substr(0, 2);
   if (base == "03" || c.class_code.substr(0, 4) == "0b40" || c.class_code.substr(0, 4) == "1200") return true;
   if (database().knows(c.vendor, c.device)) return true;
   const Vendor* v = findVendor(c.vendor);
-  return v && v->only_accelerators && (base == "00" || base == "08" || base == "0b" || base == "11" || base == "12" || base == "ff");
+  return v && v->only_accelerators &&
+         (base == "00" || base == "08" || base == "0b" || base == "11" || base == "12" || base == "ff");
 }
 
 bool allOnes(const std::string& bytes) {
@@ -45,12 +47,14 @@ std::optional<Card> readPciCard(const Root& root, const std::string& address) {
   const std::string dir = kDevices + "/" + address;
   Card c;
   c.pci = normalPciAddress(address);
-  // These are the kernel's cached copies: reading them touches no hardware. A card that was pulled out meanwhile has none.
+  // These are the kernel's cached copies: reading them touches no hardware. A card that was pulled out meanwhile has
+  // none.
   c.class_code = hexId(root.text(dir + "/class"), 6);
   c.vendor = hexId(root.text(dir + "/vendor"), 4);
   c.device = hexId(root.text(dir + "/device"), 4);
   if (c.class_code.empty() || c.vendor.empty() || c.device.empty()) return std::nullopt;
-  const std::string sv = hexId(root.text(dir + "/subsystem_vendor"), 4), sd = hexId(root.text(dir + "/subsystem_device"), 4);
+  const std::string sv = hexId(root.text(dir + "/subsystem_vendor"), 4),
+                    sd = hexId(root.text(dir + "/subsystem_device"), 4);
   // 0000:0000 is what a card without a subsystem id reports.
   if (!sv.empty() && !sd.empty() && sv + sd != "00000000") c.subsystem = sv + ":" + sd;
   c.revision = hexId(root.text(dir + "/revision"), 2);
@@ -81,8 +85,9 @@ ProbeReport probePci(const Root& root, Facts& facts) {
     ++report.found;
   }
   if (report.found == 0)
-    report.why_nothing = "none of the " + std::to_string(names.size()) + " functions in " + kDevices +
-                         " is a display (03xx), co-processor (0b40) or accelerator (1200), or of a listed accelerator vendor";
+    report.why_nothing =
+        "none of the " + std::to_string(names.size()) + " functions in " + kDevices +
+        " is a display (03xx), co-processor (0b40) or accelerator (1200), or of a listed accelerator vendor";
   return report;
 }
 

@@ -15,7 +15,8 @@ std::string file(const std::string& from = {}, const std::string& to = {}) {
       "  \"vendor\": {\"id\": \"10de\", \"name\": \"NVIDIA\"},\n"
       "  \"devices\": [\n"
       "    {\"id\": \"27b8\", \"model\": \"L4\", \"kind\": \"discrete\", \"arch\": \"sm89\",\n"
-      "     \"memory\": {\"gib\": [24], \"type\": \"GDDR6\", \"bus_bits\": 192, \"gbit_per_pin\": 12.5, \"bandwidth_gbps\": 300, \"confidence\": \"A\"},\n"
+      "     \"memory\": {\"gib\": [24], \"type\": \"GDDR6\", \"bus_bits\": 192, \"gbit_per_pin\": 12.5, "
+      "\"bandwidth_gbps\": 300, \"confidence\": \"A\"},\n"
       "     \"pcie\": {\"link\": \"4x16\", \"confidence\": \"C\"},\n"
       "     \"compute\": {\"dense_fp16_tflops\": 121, \"sparse_fp16_tflops\": 242, \"confidence\": \"B\"},\n"
       "     \"sources\": {\"id\": \"data sheet\", \"figures\": \"data sheet\", \"date\": \"2026-08-22\"}}\n"
@@ -36,7 +37,8 @@ TEST_CASE("the shipped fingerprint files pass their own validator") {
   size_t models = 0;
   for (const std::string& n : dal::builtinNames()) {
     files.emplace_back(n, std::string(dal::builtinText(n)));
-    for (const auto& e : dal::checkFingerprints(files.back().second, n)) FAIL_CHECK(e.file << ":" << e.line << ": " << e.reason);
+    for (const auto& e : dal::checkFingerprints(files.back().second, n))
+      FAIL_CHECK(e.file << ":" << e.line << ": " << e.reason);
     dal::Database db;
     REQUIRE(db.add(files.back().second, n));
     models += db.models().size();
@@ -76,7 +78,8 @@ TEST_CASE("each rule rejects its counter-example, by line") {
     const auto errors = dal::checkFingerprints(file(r.from, r.to), "f.json");
     REQUIRE_FALSE(errors.empty());
     bool found = false;
-    for (const auto& e : errors) found = found || (e.line == r.line && e.reason.find(r.reason) != std::string::npos && e.file == "f.json");
+    for (const auto& e : errors)
+      found = found || (e.line == r.line && e.reason.find(r.reason) != std::string::npos && e.file == "f.json");
     INFO(errors[0].line << ": " << errors[0].reason);
     CHECK(found);
   }
@@ -104,7 +107,9 @@ TEST_CASE("entries of one id must be told apart, and files must agree") {
 }
 
 TEST_CASE("an id that claims pci.ids must be in its vendor's list there") {
-  const std::string ids = "# comment\n10dd  Other\n\t27b8  Not ours\n10de  NVIDIA Corporation\n\t2684  AD102\n\t\t10de 16f3  sub\n10df  Next\n\t27b8  Not ours\n";
+  const std::string ids =
+      "# comment\n10dd  Other\n\t27b8  Not ours\n10de  NVIDIA Corporation\n\t2684  AD102\n\t\t10de 16f3  sub\n10df  "
+      "Next\n\t27b8  Not ours\n";
   const std::string claims = file("\"id\": \"data sheet\"", "\"id\": \"pci.ids\"");
   const auto errors = dal::checkFingerprints(claims, "f", ids);
   REQUIRE(errors.size() == 1);

@@ -19,7 +19,9 @@ using namespace flagos;
 namespace {
 
 std::string mutate(std::string s, std::mt19937& rng) {
-  static const char* const kPieces[] = {"null", "-1", "1e999", "[]", "{}", "\"", "\\u0000", "\xff\xfe", "18446744073709551616", "true", "0x", ",", "]", "}", "\n", "0000:ff:1f.7", "\x01"};
+  static const char* const kPieces[] = {
+      "null", "-1", "1e999", "[]", "{}", "\"", "\\u0000",      "\xff\xfe", "18446744073709551616",
+      "true", "0x", ",",     "]",  "}",  "\n", "0000:ff:1f.7", "\x01"};
   const int edits = 1 + static_cast<int>(rng() % 4);
   for (int i = 0; i < edits; ++i) {
     const size_t at = s.empty() ? 0 : rng() % s.size();
@@ -78,7 +80,8 @@ TEST_CASE("fuzz: records of driver libraries") {
     (void)dal::readOpenClRecord(dump(dal::openClRecord(facts.opencl, why)), again);
     if (again.size() != facts.opencl.size()) FAIL("a record loses devices");
     for (size_t k = 0; k < again.size(); ++k)
-      if (again[k].place.device != facts.opencl[k].place.device || again[k].pci != facts.opencl[k].pci || again[k].global_bytes != facts.opencl[k].global_bytes)
+      if (again[k].place.device != facts.opencl[k].place.device || again[k].pci != facts.opencl[k].pci ||
+          again[k].global_bytes != facts.opencl[k].global_bytes)
         FAIL("a record changes a device");
   }
   CHECK(read > 500);
@@ -86,7 +89,8 @@ TEST_CASE("fuzz: records of driver libraries") {
 
 TEST_CASE("fuzz: fingerprint files and match lines") {
   std::mt19937 rng(2);
-  const std::string line = R"({"vendor":"1002","device":"744c","subsystem":"1da2:e471","revision":"c8","memory_bytes":25753026560,"bandwidth_gbps":812.0,"firmware":null,"driver":"x","reported_name":"y"})";
+  const std::string line =
+      R"({"vendor":"1002","device":"744c","subsystem":"1da2:e471","revision":"c8","memory_bytes":25753026560,"bandwidth_gbps":812.0,"firmware":null,"driver":"x","reported_name":"y"})";
   size_t parsed = 0;
   for (int i = 0; i < 5000; ++i) {
     const auto doc = parseJson(mutate(line, rng), "line");
@@ -124,7 +128,8 @@ TEST_CASE("fuzz: files of a machine") {
   char folder[] = "/tmp/flagos-fuzz-XXXXXX";
   REQUIRE(::mkdtemp(folder));
   const std::string dir = folder;
-  for (const char* name : {"amd-mi300x-fabric", "apu-strix-halo", "intel-npu-igpu", "sriov-flex170", "ascend-310p", "nvidia-4090-rebuilt", "topology-ladder"}) {
+  for (const char* name : {"amd-mi300x-fabric", "apu-strix-halo", "intel-npu-igpu", "sriov-flex170", "ascend-310p",
+                           "nvidia-4090-rebuilt", "topology-ladder"}) {
     const std::string root = dir + "/" + name;
     REQUIRE(std::system(("cp -a '" + machines::kFolder + "/" + name + "' '" + root + "'").c_str()) == 0);
     std::vector<std::string> files;
@@ -145,7 +150,8 @@ TEST_CASE("fuzz: files of a machine") {
       const dal::Inventory inventory = dal::enumerate(options);
       promises(inventory);
       const dal::Topology t = dal::readTopology(dal::Root(root), inventory);
-      CHECK(t.edges.size() == inventory.devices.size() * (inventory.devices.size() - (inventory.devices.empty() ? 0 : 1)) / 2);
+      CHECK(t.edges.size() ==
+            inventory.devices.size() * (inventory.devices.size() - (inventory.devices.empty() ? 0 : 1)) / 2);
       REQUIRE(writeFileAtomic(file, *before));
     }
   }

@@ -34,7 +34,8 @@ TEST_CASE("the live machine's indexed devices come first and count from zero") {
 
 TEST_CASE("a processor under PoCL is one shared-memory device of type cpu") {
   const dal::Inventory inventory = dal::enumerate({});
-  const auto cpu = std::find_if(inventory.devices.begin(), inventory.devices.end(), [](const dal::Device& d) { return d.kind == dal::Kind::cpu; });
+  const auto cpu = std::find_if(inventory.devices.begin(), inventory.devices.end(),
+                                [](const dal::Device& d) { return d.kind == dal::Kind::cpu; });
   REQUIRE(cpu != inventory.devices.end());
   CHECK(cpu->usable);
   CHECK(cpu->description.shared_memory);
@@ -43,7 +44,8 @@ TEST_CASE("a processor under PoCL is one shared-memory device of type cpu") {
   CHECK_FALSE(cpu->memory_dedicated.value.has_value());
   REQUIRE(cpu->drivers.size() >= 1);
   CHECK(cpu->drivers[0].chosen);
-  const bool others = std::any_of(inventory.devices.begin(), inventory.devices.end(), [](const dal::Device& d) { return d.usable && d.kind != dal::Kind::cpu; });
+  const bool others = std::any_of(inventory.devices.begin(), inventory.devices.end(),
+                                  [](const dal::Device& d) { return d.usable && d.kind != dal::Kind::cpu; });
   CHECK(cpu->index.has_value() == !others);
   CHECK(cpu->stable_id.rfind("cpu.", 0) == 0);
 }

@@ -13,7 +13,8 @@ namespace {
 
 std::string dedicated(const dal::Device& d) {
   if (!d.memory_dedicated.value) return "-";
-  return std::to_string(static_cast<long long>(std::llround(*d.memory_dedicated.value / 1048576))) + " " + d.memory_dedicated.source;
+  return std::to_string(static_cast<long long>(std::llround(*d.memory_dedicated.value / 1048576))) + " " +
+         d.memory_dedicated.source;
 }
 
 }  // namespace
@@ -43,7 +44,8 @@ TEST_CASE("each recorded machine gives its table") {
   }
 }
 
-TEST_CASE("on every machine: indices are dense and first, reasons are given, ids are unique, probes explain themselves") {
+TEST_CASE(
+    "on every machine: indices are dense and first, reasons are given, ids are unique, probes explain themselves") {
   for (const std::string& name : machines::names()) {
     INFO(name);
     const dal::Inventory inventory = dal::enumerate(machines::expected(name).options);
@@ -106,7 +108,8 @@ TEST_CASE("two boots of one machine give the same ids, whatever the card numbers
 TEST_CASE("equal cards without addresses carry both candidates; slices and functions name their parent") {
   const auto equal = dal::enumerate(machines::expected("equal-cards-no-address").options);
   REQUIRE(equal.devices.size() == 2);
-  for (const dal::Device& d : equal.devices) CHECK(d.pci_candidates == std::vector<std::string>{"0000:03:00.0", "0000:07:00.0"});
+  for (const dal::Device& d : equal.devices)
+    CHECK(d.pci_candidates == std::vector<std::string>{"0000:03:00.0", "0000:07:00.0"});
   const auto mig = dal::enumerate(machines::expected("nvidia-a100-mig").options);
   REQUIRE(mig.devices.size() == 3);
   CHECK(mig.devices[0].parent == "GPU-5d5ba0d6");
@@ -164,8 +167,9 @@ TEST_CASE("the CPU gets an index beside a card only when asked for") {
 TEST_CASE("visibility takes indices, addresses and stable ids, and ignores what matches nothing") {
   auto options = machines::expected("hidden-by-variable").options;
   struct Row { const char* list; std::vector<std::string> shown; };
-  for (const Row& row : {Row{"0", {"0000:03:00.0"}}, Row{"83:00.0", {"0000:83:00.0"}}, Row{" 1 , 0", {"0000:03:00.0", "0000:0c:00.0"}},
-                         Row{"1002.7551.1002.0e32@0000:0c:00.0", {"0000:0c:00.0"}}, Row{"7", {}}, Row{"-1", {}}, Row{"0x1,,", {}}}) {
+  for (const Row& row :
+       {Row{"0", {"0000:03:00.0"}}, Row{"83:00.0", {"0000:83:00.0"}}, Row{" 1 , 0", {"0000:03:00.0", "0000:0c:00.0"}},
+        Row{"1002.7551.1002.0e32@0000:0c:00.0", {"0000:0c:00.0"}}, Row{"7", {}}, Row{"-1", {}}, Row{"0x1,,", {}}}) {
     INFO(row.list);
     options.visible = row.list;
     std::vector<std::string> shown;
@@ -205,9 +209,14 @@ TEST_CASE("a slice without a UUID is told by being alone or by its size, else no
     }
     return f;
   };
-  struct Row { std::vector<uint64_t> slices; std::vector<std::pair<std::string, uint64_t>> devices; std::vector<std::string> usable; };
-  for (const Row& r : {Row{{9728}, {{"", 9700}}, {"MIG-0"}}, Row{{9728, 19968}, {{"", 19900}}, {"MIG-1"}}, Row{{9728, 9728}, {{"", 9700}}, {}},
-                       Row{{9728, 9728}, {{"1", 9700}}, {"MIG-1"}}, Row{{9728, 19968}, {{"MIG-0", 19900}}, {"MIG-0"}}, Row{{9728}, {}, {}}}) {
+  struct Row {
+    std::vector<uint64_t> slices;
+    std::vector<std::pair<std::string, uint64_t>> devices;
+    std::vector<std::string> usable;
+  };
+  for (const Row& r : {Row{{9728}, {{"", 9700}}, {"MIG-0"}}, Row{{9728, 19968}, {{"", 19900}}, {"MIG-1"}},
+                       Row{{9728, 9728}, {{"", 9700}}, {}}, Row{{9728, 9728}, {{"1", 9700}}, {"MIG-1"}},
+                       Row{{9728, 19968}, {{"MIG-0", 19900}}, {"MIG-0"}}, Row{{9728}, {}, {}}}) {
     const dal::Facts f = facts(r.slices, r.devices);
     std::vector<std::string> usable;
     for (const dal::Device& d : dal::mergeDevices(dal::Root("/nonexistent"), f))
@@ -218,7 +227,9 @@ TEST_CASE("a slice without a UUID is told by being alone or by its size, else no
 
 TEST_CASE("a vendor id as text is hexadecimal, a broken record is named by line") {
   std::vector<dal::OpenClFacts> out;
-  const std::string why = dal::readOpenClRecord(R"({"platforms":[{"name":"p","devices":[{"CL_DEVICE_NAME":"a","CL_DEVICE_VENDOR_ID":"1002"},{"CL_DEVICE_NAME":"b","CL_DEVICE_VENDOR_ID":"0x10de"},{"CL_DEVICE_NAME":"c","CL_DEVICE_VENDOR_ID":4098}]}]})", out);
+  const std::string why = dal::readOpenClRecord(
+      R"({"platforms":[{"name":"p","devices":[{"CL_DEVICE_NAME":"a","CL_DEVICE_VENDOR_ID":"1002"},{"CL_DEVICE_NAME":"b","CL_DEVICE_VENDOR_ID":"0x10de"},{"CL_DEVICE_NAME":"c","CL_DEVICE_VENDOR_ID":4098}]}]})",
+      out);
   CHECK(why.empty());
   REQUIRE(out.size() == 3);
   CHECK(out[0].vendor_id == 0x1002);
@@ -226,7 +237,9 @@ TEST_CASE("a vendor id as text is hexadecimal, a broken record is named by line"
   CHECK(out[2].vendor_id == 0x1002);
   out.clear();
   CHECK_THAT(dal::readOpenClRecord("{\n  \"platforms\": [,]}", out), Catch::Contains("opencl.json:2:"));
-  CHECK_THAT(dal::readOpenClRecord("{\"error\": -1001}", out), Catch::Contains("-1001") && Catch::Contains("/etc/OpenCL/vendors"));
+  CHECK_THAT(dal::readOpenClRecord("{\"error\": -1001}", out),
+             Catch::Contains("-1001") && Catch::Contains("/etc/OpenCL/vendors"));
   CHECK_THAT(dal::readOpenClRecord("{\"error\": -6}", out), Catch::Contains("-6"));
-  CHECK_THAT(dal::readOpenClRecord("{\"platforms\": [{\"name\": \"x\", \"devices\": []}]}", out), Catch::Contains("none with a device"));
+  CHECK_THAT(dal::readOpenClRecord("{\"platforms\": [{\"name\": \"x\", \"devices\": []}]}", out),
+             Catch::Contains("none with a device"));
 }

@@ -11,7 +11,15 @@ Board board(const char* vendor, const char* device) { return {vendor, device, ""
 }  // namespace
 
 TEST_CASE("a board is exact, a family or unknown by its facts") {
-  struct Row { const char* vendor; const char* device; double mib; double gbps; const char* name; const char* result; const char* model; };
+  struct Row {
+    const char* vendor;
+    const char* device;
+    double mib;
+    double gbps;
+    const char* name;
+    const char* result;
+    const char* model;
+  };
   // mib or gbps 0 = not given
   const Row rows[] = {
       {"1002", "744c", 24560, 0, "", "exact", "Radeon RX 7900 XTX"},
@@ -66,8 +74,9 @@ TEST_CASE("a board is exact, a family or unknown by its facts") {
 TEST_CASE("the edges of the bands belong to them") {
   Board b = board("1002", "7448");  // Radeon Pro W7900: 48 GiB, 864 GB/s
   struct Row { double gib, gbps; bool fits; };
-  for (const Row& r : {Row{43.2, 0, true}, Row{43.19, 0, false}, Row{52.8, 0, true}, Row{52.81, 0, false}, Row{0, 432, true}, Row{0, 431.9, false},
-                       Row{0, 864, true}, Row{0, 864.1, false}, Row{48, 700, true}, Row{48, 100, false}, Row{24, 700, false}}) {
+  for (const Row& r : {Row{43.2, 0, true}, Row{43.19, 0, false}, Row{52.8, 0, true}, Row{52.81, 0, false},
+                       Row{0, 432, true}, Row{0, 431.9, false}, Row{0, 864, true}, Row{0, 864.1, false},
+                       Row{48, 700, true}, Row{48, 100, false}, Row{24, 700, false}}) {
     b.memory_bytes = r.gib > 0 ? std::optional<double>(r.gib * 1024 * kMiB) : std::nullopt;
     b.bandwidth_gbps = r.gbps > 0 ? std::optional<double>(r.gbps) : std::nullopt;
     INFO(r.gib << " GiB " << r.gbps << " GB/s");
@@ -103,7 +112,8 @@ TEST_CASE("identity survives firmware, driver, name and measurement; the build p
 
 TEST_CASE("memory classes absorb reserved pages and ECC") {
   struct Row { double mib; double gib; };
-  for (const Row& r : {Row{24560, 24}, Row{23028, 24}, Row{81559, 80}, Row{143771, 141}, Row{16368, 16}, Row{15102, 16}, Row{8176, 8}, Row{11264, 11}, Row{12282, 12}, Row{196592, 192}})
+  for (const Row& r : {Row{24560, 24}, Row{23028, 24}, Row{81559, 80}, Row{143771, 141}, Row{16368, 16}, Row{15102, 16},
+                       Row{8176, 8}, Row{11264, 11}, Row{12282, 12}, Row{196592, 192}})
     CHECK(dal::memoryClassGib(r.mib * kMiB) == r.gib);
 }
 
@@ -113,7 +123,8 @@ TEST_CASE("a match line with a wrong type names the field") {
   CHECK(bad.error().what == "\"device\" must be a string or null");
   CHECK_FALSE(dal::boardFromJson(Json{{"memory_bytes", -1}}));
   CHECK_FALSE(dal::boardFromJson(Json::array()));
-  const auto good = dal::boardFromJson(Json{{"vendor", "1002"}, {"device", "744c"}, {"subsystem", nullptr}, {"memory_bytes", 25753026560}});
+  const auto good = dal::boardFromJson(
+      Json{{"vendor", "1002"}, {"device", "744c"}, {"subsystem", nullptr}, {"memory_bytes", 25753026560}});
   REQUIRE(good);
   CHECK(*good->memory_bytes == 25753026560.0);
   CHECK(good->subsystem.empty());

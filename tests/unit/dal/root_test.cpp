@@ -33,9 +33,11 @@ struct Folder {
 
 TEST_CASE("PCI addresses parse, compare by number and print as the kernel does") {
   struct Row { const char* text; const char* normal; };
-  for (const Row& r : {Row{"0000:03:00.0", "0000:03:00.0"}, Row{"00000000:47:00.0", "0000:47:00.0"}, Row{"03:1f.7", "0000:03:1f.7"}, Row{"10000:E1:00.0", "10000:e1:00.0"},
-                       Row{"", ""}, Row{"0000:03:00", ""}, Row{"0000:03:20.0", ""}, Row{"0000:03:00.8", ""}, Row{"000:03:00.0", ""}, Row{"0000:3:00.0", ""},
-                       Row{"000000000:03:00.0", ""}, Row{"zz:00.0", ""}, Row{"0000:03:00.0 ", ""}, Row{".", ""}, Row{":.", ""}})
+  for (const Row& r :
+       {Row{"0000:03:00.0", "0000:03:00.0"}, Row{"00000000:47:00.0", "0000:47:00.0"}, Row{"03:1f.7", "0000:03:1f.7"},
+        Row{"10000:E1:00.0", "10000:e1:00.0"}, Row{"", ""}, Row{"0000:03:00", ""}, Row{"0000:03:20.0", ""},
+        Row{"0000:03:00.8", ""}, Row{"000:03:00.0", ""}, Row{"0000:3:00.0", ""}, Row{"000000000:03:00.0", ""},
+        Row{"zz:00.0", ""}, Row{"0000:03:00.0 ", ""}, Row{".", ""}, Row{":.", ""}})
     CHECK(dal::normalPciAddress(r.text) == r.normal);
   CHECK(*dal::parsePciAddress("0000:f1:00.0") < *dal::parsePciAddress("10000:01:00.0"));
 }
@@ -57,7 +59,8 @@ TEST_CASE("files are read with caps and without blocking") {
   CHECK(root.text("/sys/a").value_or("?") == "0x1002");
   CHECK(root.number("/sys/a").value_or(0) == 0x1002);
   CHECK(root.number("/sys/n").value_or(0) == 42);
-  for (const char* p : {"/sys/bad", "/sys/minus", "/sys/huge", "/sys/empty", "/sys/none", "/sys/pipe", "/sys/zero", "/sys/loop", "/sys"})
+  for (const char* p : {"/sys/bad", "/sys/minus", "/sys/huge", "/sys/empty", "/sys/none", "/sys/pipe", "/sys/zero",
+                        "/sys/loop", "/sys"})
     CHECK_FALSE(root.number(p).has_value());
   CHECK(root.text("/sys/long")->size() == 4096);
   CHECK_FALSE(root.text("/sys/pipe").has_value());
@@ -73,13 +76,13 @@ TEST_CASE("permissions are judged for the recorded user, one class of the mode a
       {"0660\t0\t109", "Uid:\t1000\t1000\nGid:\t1000\t1000\nGroups:\t27 109\n", true, ""},
       {"0660\t0\t109", "Uid:\t1000\t1000\nGid:\t109\t109\nGroups:\t\n", true, ""},
       {"0660\t0\t109", "Uid:\t1000\t1000\nGid:\t1000\t1000\nGroups:\t27\n", false, "not in gid 109"},
-      {"0660\t0\t109", "", false, "not in gid 109"},                                   // without the file: uid 1000, no groups
+      {"0660\t0\t109", "", false, "not in gid 109"},  // without the file: uid 1000, no groups
       {"0666\t0\t0", "", true, ""},
       {"0600\t0\t0", "Uid:\t0\t0\n", true, ""},
       {"0600\t1000\t0", "", true, ""},
-      {"0066\t1000\t0", "", false, "mode 0066"},                                       // the owner's own bits deny
-      {"0606\t0\t109", "Groups:\t109\n", false, "mode 0606"},                          // the group's bits deny, others' do not count
-      {"0640\t0\t109", "Groups:\t109\n", false, "mode 0640"},                          // read only is not enough
+      {"0066\t1000\t0", "", false, "mode 0066"},               // the owner's own bits deny
+      {"0606\t0\t109", "Groups:\t109\n", false, "mode 0606"},  // the group's bits deny, others' do not count
+      {"0640\t0\t109", "Groups:\t109\n", false, "mode 0640"},  // read only is not enough
   };
   for (const Row& r : rows) {
     Folder f;
@@ -108,7 +111,9 @@ TEST_CASE("a sleeping card's sensors and config space are not read") {
   REQUIRE(inventory.devices.size() == 2);
   const std::string card = "/sys/bus/pci/devices/0000:01:00.0/";
   CHECK(read.count(card + "power/runtime_status") == 1);
-  const std::set<std::string> harmless = {"class", "vendor", "device", "subsystem_vendor", "subsystem_device", "revision", "power/runtime_status", "driver", "physfn", "drm"};
+  const std::set<std::string> harmless = {
+      "class",  "vendor", "device", "subsystem_vendor", "subsystem_device", "revision", "power/runtime_status",
+      "driver", "physfn", "drm"};
   for (const std::string& p : read)
     if (p.rfind(card, 0) == 0) {
       INFO(p);

@@ -25,8 +25,9 @@ TEST_CASE("every step of the ladder, with the narrowest link of each path") {
   REQUIRE(t.nodes.size() == 6);
   REQUIRE(t.edges.size() == 15);
   struct Row { size_t a, b; const char* cls; const char* best; double gbps; };  // 0 = unknown
-  for (const Row& r : {Row{0, 1, "PIX", "peer", 63.04}, Row{0, 2, "PXB", "peer", 7.88}, Row{1, 2, "PXB", "peer", 7.88}, Row{0, 3, "PHB", "host", 4},
-                       Row{2, 3, "PHB", "host", 4}, Row{0, 4, "NODE", "host", 0}, Row{3, 4, "NODE", "host", 0}, Row{0, 5, "SYS", "host", 15.76}, Row{4, 5, "SYS", "host", 0}}) {
+  for (const Row& r : {Row{0, 1, "PIX", "peer", 63.04}, Row{0, 2, "PXB", "peer", 7.88}, Row{1, 2, "PXB", "peer", 7.88},
+                       Row{0, 3, "PHB", "host", 4}, Row{2, 3, "PHB", "host", 4}, Row{0, 4, "NODE", "host", 0},
+                       Row{3, 4, "NODE", "host", 0}, Row{0, 5, "SYS", "host", 15.76}, Row{4, 5, "SYS", "host", 0}}) {
     INFO(r.a << " - " << r.b);
     const auto& e = edge(t, r.a, r.b);
     CHECK(e.cls == r.cls);
@@ -83,6 +84,7 @@ TEST_CASE("a sleeping card's link is not read") {
   std::vector<std::string> read;
   root.on_read = [&](const std::string& p) { read.push_back(p); };
   (void)dal::readTopology(root, inventory);
-  for (const std::string& p : read) CHECK((p.find("0000:01:00.0") == std::string::npos || p.find("link_") == std::string::npos));
+  for (const std::string& p : read)
+    CHECK((p.find("0000:01:00.0") == std::string::npos || p.find("link_") == std::string::npos));
   CHECK_FALSE(read.empty());
 }
