@@ -230,6 +230,53 @@ kernel void rows(PARAMS) {
 }
 #endif  // ROWS
 
+#ifdef TILES
+// One input that runs along the second last dimension, out along the last: 16 x 16 elements at a time go through a
+// private tile, so that both sides are read and written by whole vectors. Work-items take `chunk` tiles.
+kernel void tiles(PARAMS) {
+  BASES
+  SCALARS
+  const int nd = (int)m.v[10];
+  const IDX columns = (IDX)m.v[11 + nd - 1], rows_ = (IDX)m.v[11 + nd - 2];
+  const IDX so = (IDX)m.v[23 + nd - 2], sa = (IDX)m.v[35 + nd - 1];
+  const IDX across = (columns + 15) / 16, down = (rows_ + 15) / 16, chunk = (IDX)m.v[5];
+  const IDX total = (IDX)m.v[4] / (columns * rows_) * across * down;
+  const IDX end = min(((IDX)get_global_id(0) + 1) * chunk, total);
+  for (IDX tile = (IDX)get_global_id(0) * chunk; tile < end; ++tile) {
+    // Neighbouring tiles follow the input's run.
+    const IDX r0 = tile % down * 16, c0 = tile / down % across * 16;
+    IDX left = tile / (down * across), oo = r0 * so + c0, oa = r0 + c0 * sa;
+    for (int d = nd - 3; d >= 0; --d) {
+      const IDX at = left % (IDX)m.v[11 + d];
+      left /= (IDX)m.v[11 + d];
+      oo += at * (IDX)m.v[23 + d];
+      oa += at * (IDX)m.v[35 + d];
+    }
+    const int height = (int)min(rows_ - r0, (IDX)16), width = (int)min(columns - c0, (IDX)16);
+    S t[256];
+    if (height == 16) {
+      for (int c_ = 0; c_ < width; ++c_) vstore16(LDV(K0, pa, oa + c_ * sa), c_, t);
+    } else {
+      for (int c_ = 0; c_ < width; ++c_)
+        for (int r = 0; r < height; ++r) t[c_ * 16 + r] = LD1(K0, pa, oa + c_ * sa + r);
+    }
+    for (int c_ = width; c_ < 16; ++c_) vstore16((T)(0), c_, t);
+    for (int r = 0; r < height; ++r) {
+      const T a = (T)(t[r], t[r + 16], t[r + 32], t[r + 48], t[r + 64], t[r + 80], t[r + 96], t[r + 112], t[r + 128], t[r + 144],
+                      t[r + 160], t[r + 176], t[r + 192], t[r + 208], t[r + 224], t[r + 240]);
+      const T v = (EXPR);
+      if (width == 16) {
+        STV(v, po, oo + r * so);
+      } else {
+        S e[16];
+        vstore16(v, 0, e);
+        for (int c_ = 0; c_ < width; ++c_) ST1(e[c_], po, oo + r * so + c_);
+      }
+    }
+  }
+}
+#endif  // TILES
+
 #else  // one thin work-item per element
 
 #ifdef INDEXED

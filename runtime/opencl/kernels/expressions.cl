@@ -23,6 +23,21 @@ static T clampT(T x, T lo, T hi) {
 }
 static T sigmoidT(T x) { return K(1.0) / (K(1.0) + exp(-x)); }
 static T softplusT(T x) { return log1p(exp(-fabs(x))) + (x > Z ? x : Z) + (x - x); }
+#ifdef FLOAT32
+// The built-in erf is accurate to the last digit and slow in vectors. Own fits, relative error under 3e-7 of erf: an odd
+// polynomial below 1, and 1 - q(1 / (1 + x / 2)) exp(-x^2) above.
+static T erfT(T x) {
+  const T u = x * x, y = fabs(x), t = K(1.0) / (K(1.0) + K(0.5) * y);
+  const T near = x * (K(1.128379166) + u * (K(-0.376126269) + u * (K(0.1128359746) + u * (K(-0.0268543288) +
+                 u * (K(0.005189311942) + u * (K(-0.0008018854991) + u * K(7.882497105e-05)))))));
+  const T q = K(0.0005387505811) + t * (K(0.2744554661) + t * (K(0.3265717205) + t * (K(0.1127484533) +
+              t * (K(0.3866577524) + t * (K(-0.04376717872) + t * K(-0.05796336414))))));
+  const T far = copysign(K(1.0) - q * exp(-u), x);
+  return y < K(1.0) ? near : far;
+}
+#else
+#define erfT(x) erf(x)
+#endif
 static T geluTanhGradT(T g, T x) {
   const T u = K(0.79788456080286535588) * (x + K(0.044715) * x * x * x);
   const T t = tanh(u);

@@ -291,6 +291,42 @@ kernel void indexed(global CAT2(PTR_, KO)* values, global long* indices, global 
     global const CAT2(PTR_, KI)* p = in0 + m.v[4] + ki;
     X best = LOAD1(p, 0);
     IDX where = 0;
+#ifdef LANED
+    // Dense and long: sixteen races at once, each with its own first place.
+    if (rnd == 1 && step == 1 && inner >= 64) {
+      XV bests = LOADV(p, 0);
+      int16 places = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+      int16 at = places;
+      IDX j = 16;
+      for (; j + 16 <= inner; j += 16) {
+        at += 16;
+        const XV x = LOADV(p, j);
+        const int16 wins = BEATS(x, bests);
+        bests = wins ? x : bests;
+        places = wins ? at : places;
+      }
+      X b[16];
+      int w[16];
+      vstore16(bests, 0, b);
+      vstore16(places, 0, w);
+      best = b[0];
+      where = w[0];
+      for (int k = 1; k < 16; ++k) {
+        const int equal = (b[k] == best) | ((b[k] != b[k]) & (best != best));
+        if (BEATS(b[k], best) || (equal && w[k] < where)) {
+          best = b[k];
+          where = w[k];
+        }
+      }
+      for (; j < inner; ++j) {
+        const X x = LOAD1(p, j);
+        if (BEATS(x, best)) {
+          best = x;
+          where = j;
+        }
+      }
+    } else
+#endif
     for (IDX r = 0; r < reduced;) {
       IDX ro = 0, unused = 0;
       WALK(r / inner, rnd - 1, 44, 56, 56, ro, unused)

@@ -119,9 +119,30 @@ kernel void rows(PARAMS) {
     }
     const A top = maxLanes(tops);
     AV sums = (AV)(0);
+    const IDX step = so;
+#ifdef KEEP
+    // The exponentials wait in the result itself: each is calculated once.
+    const bool keep = so == 1 && n >= 16;
+    if (keep) {
+      IDX i = 0;
+      for (; i + 16 <= n; i += 16) {
+        const AV e = exp(VECTOR_IN(i) - (AV)(top));
+        PUTV(i, e);
+        sums += e;
+      }
+      if (i < n) sums += exp(VECTOR_IN(i) - (AV)(top));
+      const AV over = (AV)((A)1 / sumLanes(sums));
+      IDX k = 0;
+      for (; k + 16 <= n; k += 16) {
+        const AV e = CONVAV(CAT2(LDV_, KO)(po, k));
+        PUTV(k, e * over);
+      }
+      for (; k < n; ++k) PUT1(k, exp(IN1(k) - top) * over.s0);
+      continue;
+    }
+#endif
     for (IDX i = 0; i < n; i += 16) sums += exp(VECTOR_IN(i) - (AV)(top));
     const A sum = sumLanes(sums);
-    const IDX step = so;
 #define ANSWER(i) FORWARD(VECTOR_IN(i))
 #endif
     for (IDX i = 0; i < n; i += 16) {

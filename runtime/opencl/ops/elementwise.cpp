@@ -16,6 +16,28 @@ constexpr std::string_view kComputeNames[] = {"float", "double", "int", "long", 
 struct FlatMeta { int64_t v[10]; };
 struct RowsMeta { int64_t v[71]; };
 
+enum class Form : uint8_t { flat, rows, tiles };
+constexpr std::string_view kForms[] = {"flat", "rows", "tiles"};
+constexpr std::string_view kFormDefines[] = {"#define FLAT\n#define META_LONGS 10\n", "#define ROWS\n#define META_LONGS 71\n",
+                                             "#define TILES\n#define META_LONGS 71\n"};
+
+// A transposing walk: `out` runs along the last dimension and the only input along another one, both long enough for
+// tiles of 16 x 16. That dimension is moved next to the last one.
+bool makeTiles(Layout& l) noexcept {
+  if (l.operands != 2 || l.ndim < 2) return false;
+  const auto last = static_cast<size_t>(l.ndim - 1);
+  if (l.strides[0][last] != 1 || l.strides[1][last] == 1 || l.strides[1][last] == 0 || l.sizes[last] < 16) return false;
+  for (size_t d = 0; d < last; ++d) {
+    if (l.strides[1][d] != 1 || l.sizes[d] < 16) continue;
+    for (size_t e = d; e + 1 < last; ++e) {
+      std::swap(l.sizes[e], l.sizes[e + 1]);
+      for (size_t k = 0; k < 2; ++k) std::swap(l.strides[k][e], l.strides[k][e + 1]);
+    }
+    return true;
+  }
+  return false;
+}
+
 template <class Meta>
 Result<void> launchWith(Queue& queue, const Kernel& kernel, Range range, std::span<const TensorRef> in, const TensorRef& out,
                         const Meta& meta) {
@@ -99,7 +121,7 @@ std::string kernelHead(Compute compute, bool index32, bool wide, std::span<const
   s += '\n';
   switch (compute) {
     case Compute::f32:
-      s += "#define K(x) ((T)(x##f))\n#define FLOATING\n#define SCALAR(i) ((T)(as_float((int)m.v[i])))\n";
+      s += "#define K(x) ((T)(x##f))\n#define FLOATING\n#define FLOAT32\n#define SCALAR(i) ((T)(as_float((int)m.v[i])))\n";
       break;
     case Compute::f64:
       s += "#define K(x) ((T)(x))\n#define FLOATING\n#define SCALAR(i) ((T)(as_double(m.v[i])))\n";
@@ -144,7 +166,7 @@ Result<void> elementwise(Queue& queue, const Elementwise& e, std::span<const Ten
   const size_t operands = in.size() + 1;
   Result<Layout> made = makeLayout({refs.data(), operands}, !e.indexed, e.name.data());
   if (!made) return made.error();
-  const Layout& l = *made;
+  Layout& l = *made;
   const int64_t n = l.numel();
   if (n == 0) return {};
 
@@ -158,11 +180,12 @@ Result<void> elementwise(Queue& queue, const Elementwise& e, std::span<const Ten
   }
   const bool index32 = fits32(l), wide = variant == Variant::wide;
   uint32_t broadcast = 0;
-  const bool flat = isFlat(l, broadcast);
+  Form form = isFlat(l, broadcast) ? Form::flat : Form::rows;
+  if (form == Form::rows && wide && !e.indexed && makeTiles(l)) form = Form::tiles;
   const uint64_t key = (uint64_t{1} << 56) | (uint64_t{e.op} << 40) | (uint64_t(e.compute) << 36) | (uint64_t{in.size()} << 32) |
-                       (uint64_t{broadcast} << 28) | (uint64_t{index32} << 27) | (uint64_t{wide} << 26) | (uint64_t{flat} << 25) |
+                       (uint64_t{broadcast} << 28) | (uint64_t{index32} << 27) | (uint64_t{wide} << 26) | (uint64_t(form) << 24) |
                        kind_bits;
-  Result<const Kernel*> kernel = cachedKernel(queue, key, flat ? "flat" : "rows", [&] {
+  Result<const Kernel*> kernel = cachedKernel(queue, key, kForms[static_cast<size_t>(form)], [&] {
     KernelText t;
     std::string& s = t.text;
     s = kernelHead(e.compute, index32, wide, {kinds.data(), operands});
@@ -172,7 +195,7 @@ Result<void> elementwise(Queue& queue, const Elementwise& e, std::span<const Ten
       s += "#define K" + number + " " + std::string(kindName(kinds[i + 1])) + "\n#define BCAST" + number +
            ((broadcast >> i) & 1 ? " 1\n" : " 0\n");
     }
-    s += flat ? "#define FLAT\n#define META_LONGS 10\n" : "#define ROWS\n#define META_LONGS 71\n";
+    s += kFormDefines[static_cast<size_t>(form)];
     if (e.indexed) s += "#define INDEXED\n";
     s += e.extra;
     s += "#define EXPR ";
@@ -188,7 +211,13 @@ Result<void> elementwise(Queue& queue, const Elementwise& e, std::span<const Ten
 
   Range range;
   int64_t chunk = 1;
-  if (wide) {
+  if (form == Form::tiles) {
+    const auto last = static_cast<size_t>(l.ndim - 1);
+    const int64_t tiles = n / (l.sizes[last] * l.sizes[last - 1]) * ((l.sizes[last] + 15) / 16) * ((l.sizes[last - 1] + 15) / 16);
+    chunk = (wideChunk(queue, tiles * 256, 8192) + 255) / 256;
+    range.global[0] = static_cast<size_t>((tiles + chunk - 1) / chunk);
+    range.local[0] = 1;
+  } else if (wide) {
     chunk = wideChunk(queue, n, e.heavy ? 1024 : 8192);
     range.global[0] = static_cast<size_t>((n + chunk - 1) / chunk);
     range.local[0] = 1;
@@ -202,7 +231,7 @@ Result<void> elementwise(Queue& queue, const Elementwise& e, std::span<const Ten
     v[5] = chunk;
     for (size_t i = 0; i < operands; ++i) v[6 + i] = refs[i].offset;
   };
-  if (flat) {
+  if (form == Form::flat) {
     FlatMeta meta{};
     head(meta.v);
     return launchWith(queue, **kernel, range, in, out, meta);

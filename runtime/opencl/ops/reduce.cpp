@@ -254,6 +254,8 @@ Result<void> indexed(Queue& queue, ReduceOp op, const ReducePlan& plan, const Te
     KernelText t;
     t.text = typeText(x, x, ki, ko, plan.index32);
     if (wide) t.text += "#define WIDE\n";
+    // Places are 32-bit lanes beside 32-bit values.
+    if (plan.index32 && (x == Compute::f32 || x == Compute::i32)) t.text += "#define LANED\n";
     t.text += "#define INDEXED\n#define MERGE1(acc, v) (acc)\n#define INIT 0\n#define BETTER(x, best) ((x) ";
     t.text += largest ? ">" : "<";
     t.text += " (best))\n#define LANES 128\n";

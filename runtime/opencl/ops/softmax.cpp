@@ -62,10 +62,12 @@ Result<void> run(Queue& queue, const std::array<TensorRef, 3>& refs, size_t oper
   }
   const bool wide = variant == Variant::wide, backward = operands == 3;
   const Shape shape = wide ? (!unit && lanes ? Shape::columns : Shape::rows) : (n >= 64 ? Shape::group : Shape::thread);
+  // In place, or possibly so: the input must survive until the row is done.
+  const bool inPlace = in.buffer == refs[1].buffer && in.offset == refs[1].offset;
   std::array<Kind, 3> kinds{};
   for (size_t k = 0; k < operands; ++k) kinds[k] = kindOf(refs[k].dtype);
   const uint64_t key = (uint64_t{4} << 56) | (uint64_t(shape) << 20) | (uint64_t{log} << 19) | (uint64_t{backward} << 18) |
-                       (uint64_t{index32} << 17) | (uint64_t(kinds[0]) << 8) | (uint64_t(kinds[1]) << 4) | uint64_t(kinds[2]);
+                       (uint64_t{index32} << 17) | (uint64_t{inPlace} << 16) | (uint64_t(kinds[0]) << 8) | (uint64_t(kinds[1]) << 4) | uint64_t(kinds[2]);
   const auto f = static_cast<size_t>(shape);
   Result<const Kernel*> kernel = cachedKernel(queue, key, kFunctions[f], [&] {
     const Compute a = f64 ? Compute::f64 : Compute::f32;
@@ -76,6 +78,8 @@ Result<void> run(Queue& queue, const std::array<TensorRef, 3>& refs, size_t oper
               an + "16(x)\n#define KI " + std::string(kindName(kinds[0])) + "\n#define KO " + std::string(kindName(kinds[1])) + "\n";
     if (backward) t.text += "#define BACKWARD\n#define KG " + std::string(kindName(kinds[2])) + "\n";
     if (log) t.text += "#define LOGARITHM\n";
+    const bool same = refs[1].dtype == (f64 ? DType::float64 : DType::float32);
+    if (!log && !backward && same && !inPlace) t.text += "#define KEEP\n";
     t.text += kDefines[f];
     t.text += kernelSource("types");
     t.text += kernelSource("softmax");
