@@ -110,7 +110,7 @@ std::vector<int> matchLines(const std::vector<std::string_view>& a, const std::v
 }
 
 Drift::Drift(const SourceUnit& now, std::string_view raw_now, std::string_view ran_hash, std::optional<std::string> baseline,
-             const std::vector<const telemetry::SiteRow*>& rows)
+             const std::vector<const telemetry::SiteRow*>& rows, const std::vector<LineOrigins>* origins)
     : now_(now), baseline_(std::move(baseline)) {
   same_ = hash16(telemetry::fnv1a(raw_now)) == ran_hash;
   for (const Node& n : now_.ast.nodes()) {
@@ -125,7 +125,20 @@ Drift::Drift(const SourceUnit& now, std::string_view raw_now, std::string_view r
   if (same_) return;
   if (baseline_) {
     baseline_lines_ = LineIndex(*baseline_);
-    line_map_ = matchLines(linesOf(*baseline_, baseline_lines_), linesOf(now_.text, now_.lines));
+    const auto before = linesOf(*baseline_, baseline_lines_), after = linesOf(now_.text, now_.lines);
+    line_map_ = matchLines(before, after);
+    for (size_t i = 0; origins && i < origins->size(); ++i) {
+      const auto& o = (*origins)[i];
+      if (o.text != *baseline_ || o.origin.size() != after.size()) continue;
+      std::vector<int> followed(before.size(), -1);
+      for (size_t line = 0; line < after.size(); ++line) {
+        const auto was = static_cast<size_t>(o.origin[line]);
+        if (o.origin[line] >= 0 && was < before.size() && before[was] == after[line]) followed[was] = static_cast<int>(line);
+      }
+      const auto known = [](const std::vector<int>& m) { return std::count_if(m.begin(), m.end(), [](int l) { return l >= 0; }); };
+      // A tool that rewrites the whole text leaves nothing to follow: the diff is better then.
+      if (known(followed) + 4 >= known(line_map_)) line_map_ = std::move(followed);
+    }
   }
   for (const Node* n : expressions_) by_hash_.emplace(nodeHash(now_, n), n);
   for (const auto* r : rows) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lsp/python/workspace.h"
+#include "lsp/text/document.h"
 #include "runtime/telemetry/model.h"
 
 namespace flagos::lsp {
@@ -29,9 +30,10 @@ struct Placement {
 class Drift {
  public:
   // `ran_hash`: hash of the content that the process runs; `baseline`: that content, if it could be found.
-  // `rows`: all rows of this file (to count what cannot be told apart).
+  // `rows`: all rows of this file (to count what cannot be told apart). `origins`: lines followed through an editor's
+  // edits, which know more than a diff where an identical line was put beside another.
   Drift(const SourceUnit& now, std::string_view raw_now, std::string_view ran_hash, std::optional<std::string> baseline,
-        const std::vector<const telemetry::SiteRow*>& rows);
+        const std::vector<const telemetry::SiteRow*>& rows, const std::vector<LineOrigins>* origins = nullptr);
   Placement place(const telemetry::SiteRow& row) const;
   bool sameText() const { return same_; }
   bool haveBaseline() const { return same_ || baseline_.has_value(); }

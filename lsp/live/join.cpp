@@ -20,7 +20,8 @@ bool sameFile(const std::string& a, const std::string& b) { return a == b; }
 
 }  // namespace
 
-LiveFile joinLive(const Analysis& analysis, std::string_view raw, const telemetry::ProcessRow& process) {
+LiveFile joinLive(const Analysis& analysis, std::string_view raw, const telemetry::ProcessRow& process,
+                  const std::vector<LineOrigins>* origins) {
   LiveFile out;
   out.pid = process.pid;
   out.process_state = process.state;
@@ -42,7 +43,7 @@ LiveFile joinLive(const Analysis& analysis, std::string_view raw, const telemetr
     s.age_s = process.age_s;
   }
   if (!out.ran) return out;
-  const Drift drift(*analysis.unit, raw, hash, hash.empty() ? std::nullopt : baselineText(hash), rows);
+  const Drift drift(*analysis.unit, raw, hash, hash.empty() ? std::nullopt : baselineText(hash), rows, origins);
   out.same_text = drift.sameText();
   out.have_baseline = drift.haveBaseline();
 

@@ -39,6 +39,7 @@ struct LiveFile {
 };
 
 // `raw`: the file's bytes as they are now (for the content hash).
-LiveFile joinLive(const Analysis& analysis, std::string_view raw, const telemetry::ProcessRow& process);
+LiveFile joinLive(const Analysis& analysis, std::string_view raw, const telemetry::ProcessRow& process,
+                  const std::vector<LineOrigins>* origins = nullptr);
 
 }  // namespace flagos::lsp

@@ -206,6 +206,7 @@ void Server::didSave(const Json& params) {
   const auto it = documents_.find(textMember(member(params, "textDocument"), "uri"));
   if (it == documents_.end()) return;
   rememberBaseline(it->second->doc.text());
+  it->second->doc.saved();
   front_ = it->first;
 }
 
@@ -274,7 +275,7 @@ void Server::ensure(Open& o) {
   o.process = p;
   o.live.reset();
   if (p) {
-    o.live = joinLive(*o.analysis, o.doc.text(), *p);
+    o.live = joinLive(*o.analysis, o.doc.text(), *p, &o.doc.origins());
     if (!o.live->ran) o.live.reset();
   }
 }

@@ -6,7 +6,39 @@ constexpr size_t kIncrementalFrom = 256u << 10;
 }
 
 Document::Document(std::string uri, std::string path, int version, std::string text)
-    : uri_(std::move(uri)), path_(std::move(path)), text_(std::move(text)), lines_(text_), version_(version) {}
+    : uri_(std::move(uri)), path_(std::move(path)), text_(std::move(text)), lines_(text_), version_(version) {
+  saved();
+}
+
+void Document::saved() {
+  if (text_.size() > kMaxSourceBytes) return;
+  LineOrigins now{text_, std::vector<int>(static_cast<size_t>(lines_.lineCount()))};
+  for (size_t i = 0; i < now.origin.size(); ++i) now.origin[i] = static_cast<int>(i);
+  if (origins_.size() >= 4) origins_.erase(origins_.begin());
+  origins_.push_back(std::move(now));
+}
+
+void Document::followLines(Span removed, std::string_view inserted) {
+  const auto first = static_cast<size_t>(lines_.lineOf(removed.begin)), last = static_cast<size_t>(lines_.lineOf(removed.end));
+  const bool at_start = removed.begin == lines_.lineStart(static_cast<int>(first));
+  const bool to_start = removed.end == lines_.lineStart(static_cast<int>(last));
+  const auto breaks = static_cast<size_t>(LineIndex(inserted).lineCount() - 1);
+  for (auto& o : origins_) {
+    std::vector<int> fresh(breaks + 1, -1);
+    if (first == last) {
+      // Whole lines put above push the line down; anything else keeps it where it begins.
+      fresh[at_start ? breaks : 0] = o.origin[first];
+    } else if (breaks == 0) {
+      fresh[0] = o.origin[at_start ? last : first];
+    } else {
+      const size_t whole = at_start && to_start ? std::min(breaks, last - first) : 1;
+      for (size_t i = 0; i < whole; ++i) fresh[i] = o.origin[first + i];
+      fresh[breaks] = o.origin[last];
+    }
+    o.origin.erase(o.origin.begin() + static_cast<std::ptrdiff_t>(first), o.origin.begin() + static_cast<std::ptrdiff_t>(last) + 1);
+    o.origin.insert(o.origin.begin() + static_cast<std::ptrdiff_t>(first), fresh.begin(), fresh.end());
+  }
+}
 
 void Document::replace(Span removed, std::string_view inserted) {
   if (tree_ && *tree_) {
@@ -15,8 +47,11 @@ void Document::replace(Span removed, std::string_view inserted) {
   } else {
     tree_.reset();
   }
+  followLines(removed, inserted);
   text_.replace(removed.begin, removed.end - removed.begin, inserted);
   lines_ = LineIndex(text_);
+  // A CR beside an LF can join or part two lines where the edit touches them: then the lines are not followed.
+  std::erase_if(origins_, [&](const LineOrigins& o) { return o.origin.size() != static_cast<size_t>(lines_.lineCount()); });
 }
 
 void Document::apply(const std::vector<TextChange>& changes, int version, Encoding encoding) {
@@ -27,6 +62,7 @@ void Document::apply(const std::vector<TextChange>& changes, int version, Encodi
       tree_.reset();
       tree_is_old_ = false;
       out_of_sync_ = false;
+      origins_.clear();
       continue;
     }
     const auto& r = *change.range;

@@ -18,6 +18,13 @@ struct TextChange {
   std::string text;
 };
 
+// Which line of an earlier text each present line was, followed through the edits: what a diff of two texts cannot tell
+// when an identical line is put beside another.
+struct LineOrigins {
+  std::string text;                // the earlier text
+  std::vector<int> origin;         // by present line: its line there, or -1 for a new one (0-based)
+};
+
 class Document {
  public:
   Document(std::string uri, std::string path, int version, std::string text);
@@ -30,15 +37,20 @@ class Document {
   bool outOfSync() const { return out_of_sync_; }
   // Parsed on demand and kept until the next edit; the error says why there is no tree.
   const Result<SyntaxTree>& tree();
+  // The texts that a process may have read: as opened, and as saved (the last four), each with the lines' origins.
+  const std::vector<LineOrigins>& origins() const { return origins_; }
+  void saved();
 
  private:
   void replace(Span removed, std::string_view inserted);
+  void followLines(Span removed, std::string_view inserted);
   std::string uri_, path_, text_;
   LineIndex lines_;
   int version_ = 0;
   bool out_of_sync_ = false;
   std::optional<Result<SyntaxTree>> tree_;
   bool tree_is_old_ = false;
+  std::vector<LineOrigins> origins_;
 };
 
 // "file:///a%20b.py" -> "/a b.py"; "" for another scheme. And back.

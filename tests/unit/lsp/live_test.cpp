@@ -132,6 +132,33 @@ TEST_CASE("drift with the text that ran: exact, moved, edited, gone") {
   }
 }
 
+TEST_CASE("lines followed through edits tell identical neighbours apart") {
+  rememberBaseline(kRan);
+  Document d("file:///t.py", "/t.py", 1, kRan);
+  struct Row { const char* name; std::vector<TextChange> edits; int line; };
+  const std::string twin = "    a = x.to('npu:0')\n";
+  const Row rows[] = {
+      {"put above", {{Range{{2, 0}, {2, 0}}, twin}}, 4},
+      {"put below", {{Range{{3, 0}, {3, 0}}, twin}}, 3},
+      {"typed at the end of the line", {{Range{{2, 21}, {2, 21}}, "\n    a = x.to('npu:0')"}}, 3},
+      {"two lines above, then one taken away", {{Range{{2, 0}, {2, 0}}, twin + twin}, {Range{{2, 0}, {3, 0}}, ""}}, 4},
+      {"the rest of the file removed", {{Range{{4, 0}, {7, 0}}, ""}}, 3},
+  };
+  for (const auto& r : rows) {
+    INFO(r.name);
+    Document now("file:///t.py", "/t.py", 1, kRan);
+    now.apply(r.edits, 2, Encoding::utf16);
+    Workspace workspace;
+    AnalysisOptions options;
+    options.machine.known = true;
+    const Analysis a = analyse(makeUnit("/t.py", now.text()), workspace, options);
+    const LiveFile live = joinLive(a, now.text(), process(), &now.origins());
+    std::vector<int> painted;
+    for (const auto& s : live.sites) if (s.live_bytes.value == 100) painted.push_back(s.line);
+    CHECK(painted == std::vector<int>{r.line});
+  }
+}
+
 TEST_CASE("without the text that ran, only calls that can be told apart get their values") {
   auto p = process();
   p.files[0].hash = "0123456789abcdef";

@@ -1,0 +1,154 @@
+"""The server over its real pipes: framing, bad input, exit codes, edits, positions."""
+import json
+import os
+import subprocess
+
+import pytest
+from conftest import SERVER
+from running import EXAMPLE, ROOT
+
+TEXT = "import torch\n\u00e9\U0001f600 = 1; x = torch.zeros(3).to('npu:0')\n"
+URI = "file:///some/where.py"
+
+
+def test_one_byte_at_a_time(server):
+    c = server()
+    body = c.frame({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"capabilities": {}}})
+    for i in range(len(body)):
+        c.raw(body[i:i + 1])
+    assert c.reply(1)["result"]["serverInfo"]["name"] == "flagos-lsp"
+
+
+def test_malformed_json_and_frames_do_not_end_the_session(server):
+    c = server()
+    c.initialize()
+    c.raw(b"Content-Length: 9\r\n\r\n{\"a\": nul")
+    c.raw(b"nonsense\r\n\r\n")
+    c.raw(b"Content-Length: 4\r\n\r\n1234")
+    deep = b"[" * 100000
+    c.raw(b"Content-Length: %d\r\n\r\n" % len(deep) + deep)
+    c.open(URI, TEXT)
+    assert "npu:0" in c.hover(URI, 1, 14)["contents"]["value"]
+    assert c.replies[None]["error"]["code"] in (-32700, -32600)
+    assert c.close() == 0
+
+
+@pytest.mark.parametrize("last, code", [(["shutdown", "exit"], 0), (["exit"], 1), ([], 1)])
+def test_exit_codes(server, last, code):
+    c = server()
+    c.initialize()
+    for method in last:
+        if method == "exit":
+            c.notify("exit", None)
+        else:
+            c.call(method, None)
+    c.process.stdin.close()
+    assert c.process.wait(20) == code
+
+
+@pytest.mark.parametrize("encoding, start", [("utf-8", 17), ("utf-16", 14), ("utf-32", 13)])
+def test_the_same_place_in_each_encoding(server, encoding, start):
+    c = server()
+    chosen = c.initialize({"general": {"positionEncodings": [encoding]}})
+    assert chosen["capabilities"]["positionEncoding"] == encoding
+    text = TEXT.replace(" = 1; x = ", " = 1; xy = ")
+    c.open(URI, text)
+    found = c.wait("textDocument/publishDiagnostics", lambda p: p["uri"] == URI)["diagnostics"]
+    assert [d["code"] for d in found] == ["make-then-move"]
+    assert found[0]["range"]["start"] == {"line": 1, "character": start}
+
+
+def test_a_cancelled_request_is_answered_once(server):
+    c = server()
+    c.initialize()
+    c.open(URI, TEXT)
+    burst = b""
+    ids = list(range(1000, 1050))
+    for i in ids:
+        burst += c.frame({"jsonrpc": "2.0", "id": i, "method": "textDocument/hover",
+                          "params": {"textDocument": {"uri": URI}, "position": {"line": 1, "character": 16}}})
+        burst += c.frame({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": i}})
+    c.raw(burst)
+    for i in ids:
+        answer = c.reply(i)
+        assert "result" in answer or answer["error"]["code"] == -32800
+    assert c.close() == 0
+
+
+def test_two_hundred_deletions_without_pause(server):
+    c = server()
+    c.initialize()
+    c.open(URI, "import torch\n" + "# padding\n" * 200 + "x = torch.zeros(3, device='npu:0')\n")
+    for version in range(2, 202):
+        c.change(URI, version, {"range": {"start": {"line": 1, "character": 0}, "end": {"line": 2, "character": 0}}, "text": ""})
+    hover = c.hover(URI, 1, 8)
+    assert "**npu:0**" in hover["contents"]["value"]
+    assert hover["range"]["start"] == {"line": 1, "character": 4}
+
+
+def test_the_fix_ports_the_whole_idiom(server):
+    c = server()
+    c.initialize()
+    text = 'import torch\ndevice = "cuda" if torch.cuda.is_available() else "cpu"\nif torch.cuda.is_available():\n    x = torch.ones(1).cuda()\n'
+    c.open(URI, text)
+    found = c.wait("textDocument/publishDiagnostics", lambda p: p["diagnostics"])["diagnostics"]
+    check = next(d for d in found if d["code"] == "cuda-only-check")
+    actions = c.call("textDocument/codeAction", {"textDocument": {"uri": URI}, "range": check["range"], "context": {"diagnostics": [check]}})
+    edits = actions[0]["edit"]["changes"][URI]
+    lines = text.split("\n")
+    for e in sorted(edits, key=lambda e: (e["range"]["start"]["line"], e["range"]["start"]["character"]), reverse=True):
+        start, end = e["range"]["start"], e["range"]["end"]
+        assert start["line"] == end["line"]
+        line = lines[start["line"]]
+        lines[start["line"]] = line[:start["character"]] + e["newText"] + line[end["character"]:]
+    assert "\n".join(lines) == (
+        "import torch\n"
+        'device = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cpu"\n'
+        "if torch.accelerator.is_available():\n"
+        "    x = torch.ones(1).to(torch.accelerator.current_accelerator())\n")
+
+
+def check(*args):
+    done = subprocess.run([SERVER, "--check", *args], capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_check_of_the_example():
+    code, out, _ = check(EXAMPLE, "--json", "--devices", "npu:0")
+    assert code == 0
+    document = json.loads(out)
+    assert document["version"] == 1
+    sites = document["files"][0]["sites"]
+    model = next(s for s in sites if s["call"] == "Module.to")
+    assert [d["device"] for d in model["devices"]] == ["npu:0"]
+    assert model["devices"][0]["because"] == "default of --device"
+    assert model["resolution"] == "exact"
+    assert model["bytes"]["value"] == 4 * (160 + 4640 + 32832 + 650)
+    assert model["live"] is None
+    assert {s["kind"] for s in sites} >= {"move", "copy", "source"}
+    assert document["summary"]["resolved_share"] == 1.0
+
+
+def test_check_exit_codes(tmp_path):
+    assert check(str(tmp_path / "missing.py"))[0] == 4
+    assert check("--jsn", EXAMPLE)[0] == 2
+    assert "--json" in check("--jsn", EXAMPLE)[2]
+    big = tmp_path / "big.py"
+    big.write_text("# x\n" * 800000)
+    assert check(str(big))[0] == 4
+    code, out, _ = check(str(big), EXAMPLE, "--json")
+    assert code == 0
+    assert "larger than" in json.loads(out)["files"][0]["skipped"]
+    broken = tmp_path / "broken.py"
+    broken.write_text("import torch\ndef f(:\n  x =\ny = torch.zeros(2, device='npu:0')\n")
+    code, out, _ = check(str(broken), "--json", "--devices", "npu:0")
+    assert code == 0
+    assert [s["devices"][0]["device"] for s in json.loads(out)["files"][0]["sites"]] == ["npu:0"]
+
+
+def test_attach_without_a_process_says_so(tmp_path):
+    done = subprocess.run([SERVER, "--check", EXAMPLE, "--attach", "--devices", "npu:0"], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "FLAGOS_RUNTIME_DIR": str(tmp_path / "nobody")})
+    assert done.returncode == 3
+    assert "Module.to" in done.stdout
+    assert ROOT
