@@ -38,6 +38,19 @@ static T erfT(T x) {
 #else
 #define erfT(x) erf(x)
 #endif
+#ifdef FLOAT32
+#define powF(a, b) pow(a, b)
+#else
+// Some drivers' float64 pow is plainly wrong; exp and log are right. The error is about |b log a| units in the last place.
+static T powF(T a, T b) {
+  const T size = exp(b * log(fabs(a)));
+  const T half_ = b * K(0.5);
+  T r = a < Z ? (b != trunc(b) ? (fabs(b) == (T)(INFINITY) ? size : (T)(NAN)) : (half_ != trunc(half_) ? -size : size)) : size;
+  r = ((a == Z) & (b == trunc(b)) & (half_ != trunc(half_))) ? copysign(r, a) : r;
+  r = ((fabs(a) == K(1.0)) & (fabs(b) == (T)(INFINITY))) ? K(1.0) : r;
+  return ((b == Z) | (a == K(1.0))) ? K(1.0) : r;
+}
+#endif
 static T geluTanhGradT(T g, T x) {
   const T u = K(0.79788456080286535588) * (x + K(0.044715) * x * x * x);
   const T t = tanh(u);
