@@ -37,7 +37,8 @@ bool copySupports(DType from, DType to) noexcept {
 
 Result<void> copy(Queue& queue, const TensorRef& in, const TensorRef& out, Variant variant) {
   if (!copySupports(in.dtype, out.dtype))
-    return fail("copy: no OpenCL kernel converts " + std::string(dtypeName(in.dtype)) + " to " + std::string(dtypeName(out.dtype)));
+    return fail("copy: no OpenCL kernel converts " + std::string(dtypeName(in.dtype)) + " to " +
+                std::string(dtypeName(out.dtype)));
   Elementwise e;
   e.name = "copy";
   e.expr = "a";

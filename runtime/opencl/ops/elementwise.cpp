@@ -18,7 +18,8 @@ struct RowsMeta { int64_t v[71]; };
 
 enum class Form : uint8_t { flat, rows, tiles };
 constexpr std::string_view kForms[] = {"flat", "rows", "tiles"};
-constexpr std::string_view kFormDefines[] = {"#define FLAT\n#define META_LONGS 10\n", "#define ROWS\n#define META_LONGS 71\n",
+constexpr std::string_view kFormDefines[] = {"#define FLAT\n#define META_LONGS 10\n",
+                                             "#define ROWS\n#define META_LONGS 71\n",
                                              "#define TILES\n#define META_LONGS 71\n"};
 
 // A transposing walk: `out` runs along the last dimension and the only input along another one, both long enough for
@@ -39,8 +40,8 @@ bool makeTiles(Layout& l) noexcept {
 }
 
 template <class Meta>
-Result<void> launchWith(Queue& queue, const Kernel& kernel, Range range, std::span<const TensorRef> in, const TensorRef& out,
-                        const Meta& meta) {
+Result<void> launchWith(Queue& queue, const Kernel& kernel, Range range, std::span<const TensorRef> in,
+                        const TensorRef& out, const Meta& meta) {
   std::array<Arg, 5> args;
   size_t count = 0;
   args[count++] = Arg::buffer(out.buffer);
@@ -121,7 +122,8 @@ std::string kernelHead(Compute compute, bool index32, bool wide, std::span<const
   s += '\n';
   switch (compute) {
     case Compute::f32:
-      s += "#define K(x) ((T)(x##f))\n#define FLOATING\n#define FLOAT32\n#define SCALAR(i) ((T)(as_float((int)m.v[i])))\n";
+      s += "#define K(x) ((T)(x##f))\n#define FLOATING\n#define FLOAT32\n#define SCALAR(i) "
+           "((T)(as_float((int)m.v[i])))\n";
       break;
     case Compute::f64:
       s += "#define K(x) ((T)(x))\n#define FLOATING\n#define SCALAR(i) ((T)(as_double(m.v[i])))\n";
@@ -159,7 +161,8 @@ int64_t wideChunk(Queue& queue, int64_t n, int64_t least) noexcept {
   return (chunk + 15) / 16 * 16;
 }
 
-Result<void> elementwise(Queue& queue, const Elementwise& e, std::span<const TensorRef> in, const TensorRef& out, Variant variant) {
+Result<void> elementwise(Queue& queue, const Elementwise& e, std::span<const TensorRef> in, const TensorRef& out,
+                         Variant variant) {
   std::array<TensorRef, 4> refs;
   refs[0] = out;
   for (size_t i = 0; i < in.size(); ++i) refs[i + 1] = in[i];
@@ -182,9 +185,9 @@ Result<void> elementwise(Queue& queue, const Elementwise& e, std::span<const Ten
   uint32_t broadcast = 0;
   Form form = isFlat(l, broadcast) ? Form::flat : Form::rows;
   if (form == Form::rows && wide && !e.indexed && makeTiles(l)) form = Form::tiles;
-  const uint64_t key = (uint64_t{1} << 56) | (uint64_t{e.op} << 40) | (uint64_t(e.compute) << 36) | (uint64_t{in.size()} << 32) |
-                       (uint64_t{broadcast} << 28) | (uint64_t{index32} << 27) | (uint64_t{wide} << 26) | (uint64_t(form) << 24) |
-                       kind_bits;
+  const uint64_t key = (uint64_t{1} << 56) | (uint64_t{e.op} << 40) | (uint64_t(e.compute) << 36) |
+                       (uint64_t{in.size()} << 32) | (uint64_t{broadcast} << 28) | (uint64_t{index32} << 27) |
+                       (uint64_t{wide} << 26) | (uint64_t(form) << 24) | kind_bits;
   Result<const Kernel*> kernel = cachedKernel(queue, key, kForms[static_cast<size_t>(form)], [&] {
     KernelText t;
     std::string& s = t.text;
@@ -213,7 +216,8 @@ Result<void> elementwise(Queue& queue, const Elementwise& e, std::span<const Ten
   int64_t chunk = 1;
   if (form == Form::tiles) {
     const auto last = static_cast<size_t>(l.ndim - 1);
-    const int64_t tiles = n / (l.sizes[last] * l.sizes[last - 1]) * ((l.sizes[last] + 15) / 16) * ((l.sizes[last - 1] + 15) / 16);
+    const int64_t tiles =
+        n / (l.sizes[last] * l.sizes[last - 1]) * ((l.sizes[last] + 15) / 16) * ((l.sizes[last - 1] + 15) / 16);
     chunk = (wideChunk(queue, tiles * 256, 8192) + 255) / 256;
     range.global[0] = static_cast<size_t>((tiles + chunk - 1) / chunk);
     range.local[0] = 1;

@@ -43,7 +43,8 @@ Result<const Kernel*> cachedKernel(Queue& queue, uint64_t key, std::string_view 
 // Elements for one wide work-item: enough items to fill the device, none below `least`.
 int64_t wideChunk(Queue& queue, int64_t n, int64_t least) noexcept;
 
-inline constexpr size_t kTiledGroup = 128;  // work-items of a thin group; constant, because some drivers compile per size
+inline constexpr size_t kTiledGroup =
+    128;  // work-items of a thin group; constant, because some drivers compile per size
 
 struct Elementwise {
   uint32_t op = 0;                 // unique number of `expr` (see the users: PointwiseOp, then copy, fill, arange)
@@ -56,6 +57,7 @@ struct Elementwise {
   bool heavy = false;              // transcendental: smaller chunks pay
   std::array<uint64_t, 4> scalars{};  // bits, as the compute type
 };
-Result<void> elementwise(Queue& queue, const Elementwise& e, std::span<const TensorRef> in, const TensorRef& out, Variant variant);
+Result<void> elementwise(Queue& queue, const Elementwise& e, std::span<const TensorRef> in, const TensorRef& out,
+                         Variant variant);
 
 }  // namespace flagos::ocl

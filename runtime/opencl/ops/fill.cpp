@@ -85,7 +85,8 @@ Result<void> arange(Queue& queue, const TensorRef& out, Scalar start, Scalar ste
   e.expr = "s0 + ix * s1";
   e.indexed = true;
   e.compute = computeOf(out.dtype);
-  if (e.compute == Compute::none) return fail("arange: no OpenCL kernel for dtype " + std::string(dtypeName(out.dtype)));
+  if (e.compute == Compute::none)
+    return fail("arange: no OpenCL kernel for dtype " + std::string(dtypeName(out.dtype)));
   if (e.compute == Compute::i32) e.compute = Compute::i64;
   // Like PyTorch, floats are calculated in float64 where the device has it.
   if (e.compute == Compute::f32 && queue.device().description().fp64) e.compute = Compute::f64;

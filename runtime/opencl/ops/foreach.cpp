@@ -21,7 +21,8 @@ uint64_t bitsOf(const Scalar& s, Compute c) noexcept {
 
 std::optional<Error> optimizerRefusal(Queue& queue, std::string_view name, DType t) {
   const Compute c = computeOf(t);
-  if (c != Compute::f32 && c != Compute::f64) return fail(std::string(name) + ": no OpenCL kernel for dtype " + std::string(dtypeName(t)));
+  if (c != Compute::f32 && c != Compute::f64)
+    return fail(std::string(name) + ": no OpenCL kernel for dtype " + std::string(dtypeName(t)));
   if (c == Compute::f64 && !queue.device().description().fp64)
     return fail(std::string(name) + ": " + queue.device().description().name + " has no float64", "use float32");
   return std::nullopt;
@@ -40,18 +41,20 @@ Result<void> foreachPointwise(Queue& queue, PointwiseOp op, std::span<const Tens
   const PointwiseRow& row = pointwiseRow(op);
   if (out.empty()) return {};
   if (in.size() != static_cast<size_t>(row.arity) || row.arity > 3)
-    return fail("foreach " + std::string(row.name) + ": wants " + std::to_string(row.arity) + " lists, got " + std::to_string(in.size()));
+    return fail("foreach " + std::string(row.name) + ": wants " + std::to_string(row.arity) + " lists, got " +
+                std::to_string(in.size()));
   const auto each = static_cast<size_t>(row.scalars);
   const bool own = each > 0 && scalars.size() == each * out.size() && out.size() > 1;
   if (!own && scalars.size() < each)
-    return fail("foreach " + std::string(row.name) + ": wants " + std::to_string(each) + " scalars, or as many for each tensor");
+    return fail("foreach " + std::string(row.name) + ": wants " + std::to_string(each) +
+                " scalars, or as many for each tensor");
   const DType compute = in[0][0].dtype;
 
   // What the tables cannot hold goes tensor by tensor: many numbers a tensor, shapes that broadcast, mixed dtypes, and
   // expressions with a special form (powers, shifts).
-  bool plain = each <= 4 && (!own || each <= 2) && op != PointwiseOp::pow_scalar && op != PointwiseOp::lshift && op != PointwiseOp::rshift &&
-               op != PointwiseOp::lshift_scalar && op != PointwiseOp::rshift_scalar && pointwiseSupports(op, compute) &&
-               !(compute == DType::float64 && !queue.device().description().fp64);
+  bool plain = each <= 4 && (!own || each <= 2) && op != PointwiseOp::pow_scalar && op != PointwiseOp::lshift &&
+               op != PointwiseOp::rshift && op != PointwiseOp::lshift_scalar && op != PointwiseOp::rshift_scalar &&
+               pointwiseSupports(op, compute) && !(compute == DType::float64 && !queue.device().description().fp64);
   std::array<ForeachList, kForeachLists> lists;
   for (size_t k = 0; k < in.size(); ++k) {
     const bool single = in[k].size() == 1 && (out.size() > 1 || in[k][0].numel() != out[0].numel());
@@ -66,7 +69,8 @@ Result<void> foreachPointwise(Queue& queue, PointwiseOp op, std::span<const Tens
       std::array<TensorRef, 3> one;
       for (size_t k = 0; k < in.size(); ++k) one[k] = in[k][in[k].size() == 1 ? 0 : t];
       const std::span<const Scalar> numbers = own ? scalars.subspan(each * t, each) : scalars;
-      if (Result<void> r = pointwise(queue, op, {one.data(), in.size()}, out[t], compute, numbers, variant); !r) return r;
+      if (Result<void> r = pointwise(queue, op, {one.data(), in.size()}, out[t], compute, numbers, variant); !r)
+        return r;
     }
     return {};
   }
@@ -99,8 +103,8 @@ Result<void> foreachNorm(Queue& queue, TensorList in, TensorList out, double ord
   return {};
 }
 
-Result<void> sgdStep(Queue& queue, TensorList params, TensorList grads, TensorList momentum, const SgdOptions& o, const TensorRef* lr,
-                     const TensorRef* grad_scale, const TensorRef* found_inf, Variant variant) {
+Result<void> sgdStep(Queue& queue, TensorList params, TensorList grads, TensorList momentum, const SgdOptions& o,
+                     const TensorRef* lr, const TensorRef* grad_scale, const TensorRef* found_inf, Variant variant) {
   if (params.empty()) return {};
   if (auto e = optimizerRefusal(queue, "sgd", params[0].dtype)) return *e;
   const bool buffers = o.momentum != 0 && !momentum.empty();
@@ -126,7 +130,8 @@ Result<void> sgdStep(Queue& queue, TensorList params, TensorList grads, TensorLi
   n.lr = lr;
   n.scale = grad_scale;
   n.inf = found_inf;
-  std::array<ForeachList, 3> lists{ForeachList{params, true, true, false}, ForeachList{grads, true, grad_scale != nullptr, false},
+  std::array<ForeachList, 3> lists{ForeachList{params, true, true, false},
+                                   ForeachList{grads, true, grad_scale != nullptr, false},
                                    ForeachList{momentum, !o.first_step, true, false}};
   return foreachLaunch(queue, k, {lists.data(), buffers ? size_t{3} : size_t{2}}, params.size(), n, variant);
 }
@@ -137,18 +142,20 @@ Result<void> adamStep(Queue& queue, TensorList params, TensorList grads, TensorL
   if (params.empty()) return {};
   if (auto e = optimizerRefusal(queue, "adam", params[0].dtype)) return *e;
   if (steps.size() != params.size())
-    return fail("adam: " + std::to_string(params.size()) + " parameters and " + std::to_string(steps.size()) + " steps");
+    return fail("adam: " + std::to_string(params.size()) + " parameters and " + std::to_string(steps.size()) +
+                " steps");
   for (const TensorRef& s : steps)
     if (s.dtype != DType::float32) return fail("adam: steps must be float32, got " + std::string(dtypeName(s.dtype)));
   ForeachKernel k;
   k.name = "adam";
   k.compute = computeOf(params[0].dtype);
   k.extras = true;
-  k.op = 0x500u | (o.amsgrad ? 1u : 0u) | (o.maximize ? 2u : 0u) | (o.decoupled ? 4u : 0u) | (o.weight_decay != 0 ? 8u : 0u) |
-         (grad_scale ? 16u : 0u);
+  k.op = 0x500u | (o.amsgrad ? 1u : 0u) | (o.maximize ? 2u : 0u) | (o.decoupled ? 4u : 0u) |
+         (o.weight_decay != 0 ? 8u : 0u) | (grad_scale ? 16u : 0u);
   // 1 - beta^step loses all digits in float32 for small steps; -expm1(step * log(beta)) does not.
   k.extra =
-      "#define CHECKED 1\n#define SETUP const S step_ = (S)STEP, bias1 = -expm1(step_ * N(6)), root2 = sqrt(-expm1(step_ * N(7))), "
+      "#define CHECKED 1\n#define SETUP const S step_ = (S)STEP, bias1 = -expm1(step_ * N(6)), root2 = "
+      "sqrt(-expm1(step_ * N(7))), "
       "size = lr / bias1;\n";
   std::string& b = k.body;
   if (grad_scale) b += "x1 /= scale; ";
@@ -158,18 +165,21 @@ Result<void> adamStep(Queue& queue, TensorList params, TensorList grads, TensorL
   if (o.amsgrad) b += "x4 = MAXN(x4, x3); x0 -= size * x2 / (sqrt(x4) / root2 + N(5));";
   else b += "x0 -= size * x2 / (sqrt(x3) / root2 + N(5));";
   ForeachNumbers n;
-  setFixed(n, k.compute, {o.lr, o.weight_decay, 1.0 - o.beta1, 1.0 - o.beta2, o.beta2, o.eps, std::log(o.beta1), std::log(o.beta2)});
+  setFixed(n, k.compute,
+           {o.lr, o.weight_decay, 1.0 - o.beta1, 1.0 - o.beta2, o.beta2, o.eps, std::log(o.beta1), std::log(o.beta2)});
   n.steps = steps;
   n.lr = lr;
   n.scale = grad_scale;
   n.inf = found_inf;
-  std::array<ForeachList, 5> lists{ForeachList{params, true, true, false}, ForeachList{grads, true, grad_scale != nullptr, false},
-                                   ForeachList{exp_avgs, true, true, false}, ForeachList{exp_avg_sqs, true, true, false},
-                                   ForeachList{max_exp_avg_sqs, true, true, false}};
+  std::array<ForeachList, 5> lists{
+      ForeachList{params, true, true, false}, ForeachList{grads, true, grad_scale != nullptr, false},
+      ForeachList{exp_avgs, true, true, false}, ForeachList{exp_avg_sqs, true, true, false},
+      ForeachList{max_exp_avg_sqs, true, true, false}};
   return foreachLaunch(queue, k, {lists.data(), o.amsgrad ? size_t{5} : size_t{4}}, params.size(), n, variant);
 }
 
-Result<void> ampUnscale(Queue& queue, TensorList grads, const TensorRef& found_inf, const TensorRef& inv_scale, Variant variant) {
+Result<void> ampUnscale(Queue& queue, TensorList grads, const TensorRef& found_inf, const TensorRef& inv_scale,
+                        Variant variant) {
   if (grads.empty()) return {};
   if (auto e = optimizerRefusal(queue, "amp unscale", grads[0].dtype)) return *e;
   ForeachKernel k;

@@ -53,8 +53,14 @@ struct Batch {
 
 class Launcher {
  public:
-  Launcher(Queue& queue, const ForeachKernel& kernel, std::span<const ForeachList> lists, const ForeachNumbers& numbers, Variant variant)
-      : queue_(queue), kernel_(kernel), lists_(lists), numbers_(numbers), wide_(variant == Variant::wide), variant_(variant) {}
+  Launcher(Queue& queue, const ForeachKernel& kernel, std::span<const ForeachList> lists, const ForeachNumbers& numbers,
+           Variant variant)
+      : queue_(queue),
+        kernel_(kernel),
+        lists_(lists),
+        numbers_(numbers),
+        wide_(variant == Variant::wide),
+        variant_(variant) {}
 
   Result<void> run(size_t count) {
     bool index32 = true;
@@ -72,7 +78,8 @@ class Launcher {
       Batch want;
       for (size_t l = 0; l < lists_.size(); ++l) want.buffers[l] = at(lists_[l], t).buffer;
       if (!numbers_.steps.empty()) want.steps = numbers_.steps[t].buffer;
-      auto b = std::find_if(open.begin(), open.end(), [&](const Batch& o) { return o.buffers == want.buffers && o.steps == want.steps; });
+      auto b = std::find_if(open.begin(), open.end(),
+                            [&](const Batch& o) { return o.buffers == want.buffers && o.steps == want.steps; });
       if (b == open.end()) b = open.insert(open.end(), std::move(want));
       b->tensors.push_back(t);
       if (b->tensors.size() < KT) continue;
@@ -98,14 +105,15 @@ class Launcher {
     for (size_t l = 0; l < lists_.size(); ++l) {
       kinds[l] = kindOf(at(lists_[l], 0).dtype);
       if (kinds[l] == Kind::none)
-        return fail(std::string(kernel_.name) + ": no OpenCL kernel for dtype " + std::string(dtypeName(at(lists_[l], 0).dtype)));
+        return fail(std::string(kernel_.name) + ": no OpenCL kernel for dtype " +
+                    std::string(dtypeName(at(lists_[l], 0).dtype)));
       bits |= (uint64_t(kinds[l]) | (uint64_t{lists_[l].single} << 4)) << (5 * l);
     }
     // The options of an optimizer are part of `op`; the presence of its tensors is not.
     const uint64_t extras = (numbers_.lr ? 1u : 0u) | (numbers_.scale ? 2u : 0u) | (numbers_.inf ? 4u : 0u);
-    const uint64_t key = (uint64_t{6} << 56) | (uint64_t{kernel_.op} << 40) | (uint64_t(kernel_.compute) << 37) | (extras << 34) |
-                         (uint64_t(lists_.size()) << 31) | (uint64_t(numbers_.each) << 29) | (uint64_t{wide_} << 28) |
-                         (uint64_t{index32} << 27) | bits;
+    const uint64_t key = (uint64_t{6} << 56) | (uint64_t{kernel_.op} << 40) | (uint64_t(kernel_.compute) << 37) |
+                         (extras << 34) | (uint64_t(lists_.size()) << 31) | (uint64_t(numbers_.each) << 29) |
+                         (uint64_t{wide_} << 28) | (uint64_t{index32} << 27) | bits;
     return cachedKernel(queue_, key, "foreach", [&] {
       KernelText t;
       std::string& s = t.text;
@@ -114,11 +122,13 @@ class Launcher {
            std::to_string(lists_.size()) + "\n";
       for (size_t l = 0; l < lists_.size(); ++l) {
         const std::string n = std::to_string(l);
-        s += "#define K" + n + " " + std::string(kindName(kinds[l])) + "\n#define LOAD" + n + (lists_[l].load ? " 1" : " 0") +
-             "\n#define STORE" + n + (lists_[l].store ? " 1" : " 0") + "\n#define SINGLE" + n + (lists_[l].single ? " 1\n" : " 0\n");
+        s += "#define K" + n + " " + std::string(kindName(kinds[l])) + "\n#define LOAD" + n +
+             (lists_[l].load ? " 1" : " 0") + "\n#define STORE" + n + (lists_[l].store ? " 1" : " 0") +
+             "\n#define SINGLE" + n + (lists_[l].single ? " 1\n" : " 0\n");
       }
       if (kernel_.extras) {
-        const char* bitsAs = kernel_.compute == Compute::f64 ? "as_double(m.v[OWN + (i)])" : "as_float((int)m.v[OWN + (i)])";
+        const char* bitsAs =
+            kernel_.compute == Compute::f64 ? "as_double(m.v[OWN + (i)])" : "as_float((int)m.v[OWN + (i)])";
         s += "#define EXTRAS\n#define N(i) " + std::string(bitsAs) + "\n";
         s += numbers_.lr ? "#define LR ((S)lr_[m.v[PLACES]])\n" : "#define LR N(0)\n";
         s += numbers_.scale ? "#define SCALED\n#define SCALE ((S)scale_[m.v[PLACES + 1]])\n" : "#define SCALE ((S)1)\n";
@@ -152,7 +162,8 @@ class Launcher {
       m.v[kSizes + i] = n;
       piece += (n + chunk - 1) / chunk;
       for (size_t l = 0; l < lists.size(); ++l) m.v[kOffsets + KT * l + i] = at(lists[l], t).offset;
-      for (size_t e = 0; e < numbers_.each; ++e) m.v[kOwn + numbers_.each * i + e] = static_cast<int64_t>(numbers_.own[numbers_.each * t + e]);
+      for (size_t e = 0; e < numbers_.each; ++e)
+        m.v[kOwn + numbers_.each * i + e] = static_cast<int64_t>(numbers_.own[numbers_.each * t + e]);
       if (!numbers_.steps.empty()) m.v[kOwn + KT + i] = numbers_.steps[t].offset;
     }
     m.v[kFirst + b.tensors.size()] = piece;
@@ -165,7 +176,8 @@ class Launcher {
     for (size_t l = 0; l < lists.size(); ++l) args[n++] = Arg::buffer(b.buffers[l]);
     if (kernel_.extras) {
       args[n++] = Arg::buffer(b.steps ? b.steps : b.buffers[0]);
-      for (const TensorRef* r : {numbers_.lr, numbers_.scale, numbers_.inf}) args[n++] = Arg::buffer(r ? r->buffer : b.buffers[0]);
+      for (const TensorRef* r : {numbers_.lr, numbers_.scale, numbers_.inf})
+        args[n++] = Arg::buffer(r ? r->buffer : b.buffers[0]);
     }
     args[n++] = Arg::pointer(&m, sizeof m);
     Range range;
@@ -223,12 +235,15 @@ class Launcher {
 Result<void> foreachLaunch(Queue& queue, const ForeachKernel& kernel, std::span<const ForeachList> lists, size_t count,
                            const ForeachNumbers& numbers, Variant variant) {
   if (count == 0) return {};
-  if (lists.empty() || lists.size() > kForeachLists) return fail(std::string(kernel.name) + ": wants 1 to 5 lists of tensors");
+  if (lists.empty() || lists.size() > kForeachLists)
+    return fail(std::string(kernel.name) + ": wants 1 to 5 lists of tensors");
   for (const ForeachList& l : lists) {
     if (l.tensors.size() != count && l.tensors.size() != 1)
-      return fail(std::string(kernel.name) + ": lists of " + std::to_string(count) + " and " + std::to_string(l.tensors.size()) + " tensors");
+      return fail(std::string(kernel.name) + ": lists of " + std::to_string(count) + " and " +
+                  std::to_string(l.tensors.size()) + " tensors");
     for (const TensorRef& t : l.tensors)
-      if (t.dtype != l.tensors[0].dtype) return fail(std::string(kernel.name) + ": one list mixes dtypes", "call it once for each dtype");
+      if (t.dtype != l.tensors[0].dtype)
+        return fail(std::string(kernel.name) + ": one list mixes dtypes", "call it once for each dtype");
   }
   return Launcher(queue, kernel, lists, numbers, variant).run(count);
 }

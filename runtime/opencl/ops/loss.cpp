@@ -25,11 +25,12 @@ struct Nll {
   cl_mem weight_buffer = nullptr;
 };
 
-Result<Nll> prepare(Queue& queue, const TensorRef& input, const TensorRef& target, const TensorRef* weight, Reduction reduction,
-                    int64_t ignore_index, const TensorRef& result, const TensorRef& total) {
+Result<Nll> prepare(Queue& queue, const TensorRef& input, const TensorRef& target, const TensorRef* weight,
+                    Reduction reduction, int64_t ignore_index, const TensorRef& result, const TensorRef& total) {
   Nll n;
   const auto floating = [](DType t) { return computeOf(t) == Compute::f32 || computeOf(t) == Compute::f64; };
-  if (!floating(input.dtype) || !floating(result.dtype) || !floating(total.dtype) || (weight && !floating(weight->dtype)))
+  if (!floating(input.dtype) || !floating(result.dtype) || !floating(total.dtype) ||
+      (weight && !floating(weight->dtype)))
     return fail("nll_loss: no OpenCL kernel for input " + std::string(dtypeName(input.dtype)) + " and result " +
                 std::string(dtypeName(result.dtype)));
   if (computeOf(target.dtype) != Compute::i64 && computeOf(target.dtype) != Compute::i32)
@@ -46,11 +47,13 @@ Result<Nll> prepare(Queue& queue, const TensorRef& input, const TensorRef& targe
   // Unbatched input with a target of one element.
   TensorRef where = target;
   if (input.ndim == 1) where.ndim = 0;
-  if (where.ndim != picked.ndim || !std::equal(where.sizes.begin(), where.sizes.begin() + where.ndim, picked.sizes.begin()))
+  if (where.ndim != picked.ndim ||
+      !std::equal(where.sizes.begin(), where.sizes.begin() + where.ndim, picked.sizes.begin()))
     return fail("nll_loss: the target's shape is not the input's without the class dimension");
   std::array<TensorRef, 3> refs{where, picked, result};
   if (reduction != Reduction::none) refs[2] = where;
-  else if (result.ndim != where.ndim && where.ndim != 0) return fail("nll_loss: the result's shape is not the target's");
+  else if (result.ndim != where.ndim && where.ndim != 0)
+    return fail("nll_loss: the result's shape is not the target's");
   else if (where.ndim == 0) refs[2].ndim = 0;
   Result<Layout> made = makeLayout(refs, false, "nll_loss");
   if (!made) return made.error();
@@ -67,7 +70,8 @@ Result<Nll> prepare(Queue& queue, const TensorRef& input, const TensorRef& targe
   n.weight_buffer = weight ? weight->buffer : input.buffer;
   const bool f64 = input.dtype == DType::float64 || result.dtype == DType::float64;
   if (f64 && !queue.device().description().fp64)
-    return fail("nll_loss: " + queue.device().description().name + " has no float64", "use float32, or let this operator run on the CPU");
+    return fail("nll_loss: " + queue.device().description().name + " has no float64",
+                "use float32, or let this operator run on the CPU");
   n.a = f64 ? Compute::f64 : Compute::f32;
   auto& v = n.meta.v;
   v[0] = n.positions;
@@ -96,18 +100,22 @@ enum class Part : uint8_t { none, sums, finish, backward };
 
 Result<const Kernel*> kernelFor(Queue& queue, const Nll& n, Part part, size_t group) {
   static constexpr std::string_view functions[] = {"none", "sums", "finish", "backward"};
-  static constexpr std::string_view defines[] = {"#define NONE\n", "#define SUMS\n", "#define FINISH\n", "#define BACKWARD\n"};
-  const uint64_t key = (uint64_t{5} << 56) | (uint64_t(part) << 32) | (uint64_t{group > 1} << 31) | (uint64_t{n.weighted} << 30) |
-                       (uint64_t{n.index32} << 29) | (uint64_t(n.a) << 24) | (uint64_t(n.input) << 16) | (uint64_t(n.target) << 12) |
-                       (uint64_t(n.weight) << 8) | (uint64_t(n.result) << 4) | uint64_t(n.total);
+  static constexpr std::string_view defines[] = {"#define NONE\n", "#define SUMS\n", "#define FINISH\n",
+                                                 "#define BACKWARD\n"};
+  const uint64_t key = (uint64_t{5} << 56) | (uint64_t(part) << 32) | (uint64_t{group > 1} << 31) |
+                       (uint64_t{n.weighted} << 30) | (uint64_t{n.index32} << 29) | (uint64_t(n.a) << 24) |
+                       (uint64_t(n.input) << 16) | (uint64_t(n.target) << 12) | (uint64_t(n.weight) << 8) |
+                       (uint64_t(n.result) << 4) | uint64_t(n.total);
   const auto p = static_cast<size_t>(part);
   return cachedKernel(queue, key, functions[p], [&] {
     const Kind kinds[] = {n.input, n.target, n.weight, n.result, n.total};
     KernelText t;
     const std::string an(computeName(n.a));
-    t.text = kernelHead(n.a, n.index32, false, kinds) + "#define T S\n#define A " + an + "\n#define convertA(x) convert_" + an + "(x)\n";
+    t.text = kernelHead(n.a, n.index32, false, kinds) + "#define T S\n#define A " + an +
+             "\n#define convertA(x) convert_" + an + "(x)\n";
     const char* names[] = {"KI", "KT", "KW", "KO", "KS"};
-    for (size_t i = 0; i < 5; ++i) t.text += "#define " + std::string(names[i]) + " " + std::string(kindName(kinds[i])) + "\n";
+    for (size_t i = 0; i < 5; ++i)
+      t.text += "#define " + std::string(names[i]) + " " + std::string(kindName(kinds[i])) + "\n";
     if (n.weighted) t.text += "#define WEIGHTED\n";
     t.text += defines[p];
     t.text += "#define GROUP " + std::to_string(group) + "\n";
@@ -134,8 +142,9 @@ Range spread(Queue& queue, Nll& n, Variant variant) noexcept {
 
 }  // namespace
 
-Result<void> nllLoss(Queue& queue, const TensorRef& input, const TensorRef& target, const TensorRef* weight, Reduction reduction,
-                     int64_t ignore_index, const TensorRef& out, const TensorRef& total_weight, Variant variant) {
+Result<void> nllLoss(Queue& queue, const TensorRef& input, const TensorRef& target, const TensorRef* weight,
+                     Reduction reduction, int64_t ignore_index, const TensorRef& out, const TensorRef& total_weight,
+                     Variant variant) {
   Result<Nll> made = prepare(queue, input, target, weight, reduction, ignore_index, out, total_weight);
   if (!made) return made.error();
   Nll& n = *made;
@@ -146,8 +155,9 @@ Result<void> nllLoss(Queue& queue, const TensorRef& input, const TensorRef& targ
     Result<const Kernel*> kernel = kernelFor(queue, n, Part::none, 1);
     if (!kernel) return kernel.error();
     const Range range = spread(queue, n, variant);
-    return queue.launch(**kernel, range, {Arg::buffer(input.buffer), Arg::buffer(target.buffer), Arg::buffer(n.weight_buffer),
-                                          Arg::buffer(out.buffer), Arg::pointer(&n.meta, sizeof n.meta)});
+    return queue.launch(**kernel, range,
+                        {Arg::buffer(input.buffer), Arg::buffer(target.buffer), Arg::buffer(n.weight_buffer),
+                         Arg::buffer(out.buffer), Arg::pointer(&n.meta, sizeof n.meta)});
   }
   const size_t group = variant == Variant::wide ? 1 : 128;
   // From shapes alone, so that the order of additions never changes.
@@ -166,17 +176,20 @@ Result<void> nllLoss(Queue& queue, const TensorRef& input, const TensorRef& targ
   range.global[0] = static_cast<size_t>(pieces) * group;
   range.local[0] = group;
   const Arg meta = Arg::pointer(&n.meta, sizeof n.meta);
-  if (Result<void> r = queue.launch(**sums, range, {Arg::buffer(input.buffer), Arg::buffer(target.buffer), Arg::buffer(n.weight_buffer),
-                                                    Arg::buffer(scratch->buffer()), meta});
+  if (Result<void> r = queue.launch(**sums, range,
+                                    {Arg::buffer(input.buffer), Arg::buffer(target.buffer),
+                                     Arg::buffer(n.weight_buffer), Arg::buffer(scratch->buffer()), meta});
       !r)
     return r;
   range.global[0] = range.local[0] = 1;
-  return queue.launch(**finish, range, {Arg::buffer(scratch->buffer()), Arg::buffer(out.buffer), Arg::buffer(total_weight.buffer), meta});
+  return queue.launch(
+      **finish, range,
+      {Arg::buffer(scratch->buffer()), Arg::buffer(out.buffer), Arg::buffer(total_weight.buffer), meta});
 }
 
 Result<void> nllLossBackward(Queue& queue, const TensorRef& grad, const TensorRef& target, const TensorRef* weight,
-                             Reduction reduction, int64_t ignore_index, const TensorRef& total_weight, const TensorRef& grad_in,
-                             Variant variant) {
+                             Reduction reduction, int64_t ignore_index, const TensorRef& total_weight,
+                             const TensorRef& grad_in, Variant variant) {
   Result<Nll> made = prepare(queue, grad_in, target, weight, reduction, ignore_index, grad, total_weight);
   if (!made) return made.error();
   Nll& n = *made;
@@ -185,14 +198,18 @@ Result<void> nllLossBackward(Queue& queue, const TensorRef& grad, const TensorRe
   Result<const Kernel*> kernel = kernelFor(queue, n, Part::backward, 1);
   if (!kernel) return kernel.error();
   const Range range = spread(queue, n, variant);
-  return queue.launch(**kernel, range, {Arg::buffer(grad_in.buffer), Arg::buffer(target.buffer), Arg::buffer(n.weight_buffer),
-                                        Arg::buffer(grad.buffer), Arg::buffer(total_weight.buffer), Arg::pointer(&n.meta, sizeof n.meta)});
+  return queue.launch(
+      **kernel, range,
+      {Arg::buffer(grad_in.buffer), Arg::buffer(target.buffer), Arg::buffer(n.weight_buffer), Arg::buffer(grad.buffer),
+       Arg::buffer(total_weight.buffer), Arg::pointer(&n.meta, sizeof n.meta)});
 }
 
-Result<void> pointLoss(Queue& queue, PointwiseOp op, const TensorRef& input, const TensorRef& target, const TensorRef* weight,
-                       Reduction reduction, double param, const TensorRef& out, Variant variant) {
+Result<void> pointLoss(Queue& queue, PointwiseOp op, const TensorRef& input, const TensorRef& target,
+                       const TensorRef* weight, Reduction reduction, double param, const TensorRef& out,
+                       Variant variant) {
   const Scalar scalars[] = {Scalar(param)};
-  const DType compute = input.dtype == DType::float64 || target.dtype == DType::float64 ? DType::float64 : DType::float32;
+  const DType compute =
+      input.dtype == DType::float64 || target.dtype == DType::float64 ? DType::float64 : DType::float32;
   // smooth_l1 with beta 0 is l1 (and would divide by zero).
   if (op == PointwiseOp::smooth_l1 && param == 0) op = PointwiseOp::l1;
   const TensorRef in[] = {input, target};
@@ -203,7 +220,8 @@ Result<void> pointLoss(Queue& queue, PointwiseOp op, const TensorRef& input, con
   };
   if (reduction == Reduction::none) return weighted(out);
   // Broadcasting is the caller's: input has the loss's full size.
-  Result<Scratch> scratch = Scratch::take(queue, static_cast<size_t>(std::max<int64_t>(input.numel(), 1)) * dtypeBytes(compute));
+  Result<Scratch> scratch =
+      Scratch::take(queue, static_cast<size_t>(std::max<int64_t>(input.numel(), 1)) * dtypeBytes(compute));
   if (!scratch) return scratch.error();
   TensorRef loss = input;
   loss.buffer = scratch->buffer();
@@ -215,7 +233,8 @@ Result<void> pointLoss(Queue& queue, PointwiseOp op, const TensorRef& input, con
     step *= std::max<int64_t>(loss.sizes[static_cast<size_t>(d)], 1);
   }
   if (Result<void> r = weighted(loss); !r) return r;
-  return reduce(queue, reduction == Reduction::mean ? ReduceOp::mean : ReduceOp::sum, loss, out, allDims(loss), variant);
+  return reduce(queue, reduction == Reduction::mean ? ReduceOp::mean : ReduceOp::sum, loss, out, allDims(loss),
+                variant);
 }
 
 }  // namespace flagos::ocl

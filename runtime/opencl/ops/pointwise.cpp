@@ -75,12 +75,13 @@ Result<void> pointwise(Queue& queue, PointwiseOp op, std::span<const TensorRef> 
   if (!pointwiseSupports(op, compute))
     return fail(std::string(row.name) + ": no OpenCL kernel computes in " + std::string(dtypeName(compute)));
   if (in.size() != static_cast<size_t>(row.arity) || scalars.size() < static_cast<size_t>(row.scalars))
-    return fail(std::string(row.name) + ": wants " + std::to_string(row.arity) + " tensors and " + std::to_string(row.scalars) +
-                " scalars, got " + std::to_string(in.size()) + " and " + std::to_string(scalars.size()));
+    return fail(std::string(row.name) + ": wants " + std::to_string(row.arity) + " tensors and " +
+                std::to_string(row.scalars) + " scalars, got " + std::to_string(in.size()) + " and " +
+                std::to_string(scalars.size()));
   const bool integers = !isFloating(compute);
   if (integers && !scalars.empty() && scalars[0].integer == 0 &&
-      (op == PointwiseOp::fmod_scalar || op == PointwiseOp::remainder_scalar || op == PointwiseOp::floor_divide_scalar ||
-       op == PointwiseOp::trunc_divide_scalar))
+      (op == PointwiseOp::fmod_scalar || op == PointwiseOp::remainder_scalar ||
+       op == PointwiseOp::floor_divide_scalar || op == PointwiseOp::trunc_divide_scalar))
     return fail("ZeroDivisionError");
   Elementwise e;
   e.op = static_cast<uint32_t>(op);

@@ -26,10 +26,17 @@ struct Row {
 };
 constexpr Row kSum{"sum", "x", "(acc) + (v)", "0", "acc", Domain::arithmetic};
 constexpr Row kMean{"mean", "x", "(acc) + (v)", "0", "(acc) / count", Domain::arithmetic};
-constexpr Row kVar{"var", "(x - ($A)(mid)) * (x - ($A)(mid))", "(acc) + (v)", "0", "(acc) / count", Domain::arithmetic, true};
-constexpr Row kStd{"std", "(x - ($A)(mid)) * (x - ($A)(mid))", "(acc) + (v)", "0", "sqrt((acc) / count)", Domain::arithmetic, true};
-constexpr Row kSumExp{"logsumexp", "exp(x - ((fabs(($A)(mid)) == ($A)(INFINITY)) ? ($A)(0) : ($A)(mid)))", "(acc) + (v)", "0",
-                      "(log(acc) + (fabs(mid) == INFINITY ? 0 : mid))", Domain::arithmetic, true};
+constexpr Row kVar{"var", "(x - ($A)(mid)) * (x - ($A)(mid))", "(acc) + (v)", "0", "(acc) / count", Domain::arithmetic,
+                   true};
+constexpr Row kStd{
+    "std", "(x - ($A)(mid)) * (x - ($A)(mid))", "(acc) + (v)", "0", "sqrt((acc) / count)", Domain::arithmetic, true};
+constexpr Row kSumExp{"logsumexp",
+                      "exp(x - ((fabs(($A)(mid)) == ($A)(INFINITY)) ? ($A)(0) : ($A)(mid)))",
+                      "(acc) + (v)",
+                      "0",
+                      "(log(acc) + (fabs(mid) == INFINITY ? 0 : mid))",
+                      Domain::arithmetic,
+                      true};
 constexpr Row kAmax{"amax", "x", "MAXN(acc, v)", "LOWEST", "acc", Domain::compare};
 constexpr Row kAmin{"amin", "x", "MINN(acc, v)", "HIGHEST", "acc", Domain::compare};
 
@@ -94,7 +101,8 @@ DType storageOf(Compute a) noexcept {
 
 enum class Shape : uint8_t { rows, columns, group, thread };
 constexpr std::string_view kFunctions[] = {"rows", "columns", "group", "thread"};
-constexpr std::string_view kDefines[] = {"#define ROWS\n", "#define COLUMNS\n", "#define GROUP 128\n", "#define THREAD\n"};
+constexpr std::string_view kDefines[] = {"#define ROWS\n", "#define COLUMNS\n", "#define GROUP 128\n",
+                                         "#define THREAD\n"};
 
 // first: partial results of the operator; second: its partial results merged and finished; whole: both.
 enum class Stage : uint8_t { whole, first, second };
@@ -105,12 +113,16 @@ std::string typeText(Compute x, Compute a, Kind in, Kind out, bool index32) {
   std::string s = kernelHead(a, index32, false, kinds);
   if (x == Compute::f64) s = "#define NEED_F64\n" + s;
   s += "#define T S\n#define X " + xn + "\n#define XV " + xn + "16\n#define A " + an + "\n#define AV " + an +
-       "16\n#define CONVX1(x) convert_" + xn + "(x)\n#define CONVXV(x) convert_" + xn + "16(x)\n#define CONVA1(x) convert_" + an +
-       "(x)\n#define CONVAV(x) convert_" + an + "16(x)\n#define KI " + std::string(kindName(in)) + "\n#define KO " +
-       std::string(kindName(out)) + "\n";
+       "16\n#define CONVX1(x) convert_" + xn + "(x)\n#define CONVXV(x) convert_" + xn +
+       "16(x)\n#define CONVA1(x) convert_" + an + "(x)\n#define CONVAV(x) convert_" + an + "16(x)\n#define KI " +
+       std::string(kindName(in)) + "\n#define KO " + std::string(kindName(out)) + "\n";
   switch (a) {
-    case Compute::f32: s += "#define LOWEST (-INFINITY)\n#define HIGHEST INFINITY\n#define FINISH_NUMBER as_float((int)m.v[68])\n"; break;
-    case Compute::f64: s += "#define LOWEST (-INFINITY)\n#define HIGHEST INFINITY\n#define FINISH_NUMBER as_double(m.v[68])\n"; break;
+    case Compute::f32:
+      s += "#define LOWEST (-INFINITY)\n#define HIGHEST INFINITY\n#define FINISH_NUMBER as_float((int)m.v[68])\n";
+      break;
+    case Compute::f64:
+      s += "#define LOWEST (-INFINITY)\n#define HIGHEST INFINITY\n#define FINISH_NUMBER as_double(m.v[68])\n";
+      break;
     case Compute::i64: s += "#define LOWEST LONG_MIN\n#define HIGHEST LONG_MAX\n#define FINISH_NUMBER m.v[68]\n"; break;
     default: s += "#define LOWEST INT_MIN\n#define HIGHEST INT_MAX\n#define FINISH_NUMBER (int)m.v[68]\n";
   }
@@ -129,18 +141,21 @@ uint64_t nameHash(std::string_view s) noexcept {
   return h & 0xffff;
 }
 
-Result<void> pass(Queue& queue, const Row& row, Stage stage, const ReducePlan& plan, Types types, int64_t splits, double number,
-                  const TensorRef* mids, Variant variant) {
+Result<void> pass(Queue& queue, const Row& row, Stage stage, const ReducePlan& plan, Types types, int64_t splits,
+                  double number, const TensorRef* mids, Variant variant) {
   const bool wide = variant == Variant::wide;
   Shape shape;
   if (wide) shape = !plan.innerRuns() && plan.columnsRun() ? Shape::columns : Shape::rows;
-  else shape = plan.reduced_count / splits >= 64 && (plan.innerRuns() || plan.kept_count < 4096) ? Shape::group : Shape::thread;
+  else
+    shape = plan.reduced_count / splits >= 64 && (plan.innerRuns() || plan.kept_count < 4096) ? Shape::group
+                                                                                              : Shape::thread;
   const Kind ki = kindOf(plan.in.dtype), ko = kindOf(plan.out.dtype);
   const bool paired = row.paired && mids;
   if (stage == Stage::second) types.x = types.a;
-  const uint64_t key = (uint64_t{2} << 56) | (nameHash(row.name) << 36) | (uint64_t(types.x) << 32) | (uint64_t(types.a) << 28) |
-                       (uint64_t(ki) << 24) | (uint64_t(ko) << 20) | (uint64_t(stage) << 16) | (uint64_t(shape) << 8) |
-                       (uint64_t{paired} << 4) | (uint64_t{plan.index32} << 1) | uint64_t{wide};
+  const uint64_t key = (uint64_t{2} << 56) | (nameHash(row.name) << 36) | (uint64_t(types.x) << 32) |
+                       (uint64_t(types.a) << 28) | (uint64_t(ki) << 24) | (uint64_t(ko) << 20) |
+                       (uint64_t(stage) << 16) | (uint64_t(shape) << 8) | (uint64_t{paired} << 4) |
+                       (uint64_t{plan.index32} << 1) | uint64_t{wide};
   const auto f = static_cast<size_t>(shape);
   Result<const Kernel*> kernel = cachedKernel(queue, key, kFunctions[f], [&] {
     KernelText t;
@@ -173,7 +188,8 @@ Result<void> pass(Queue& queue, const Row& row, Stage stage, const ReducePlan& p
   range.local[0] = 1;
   if (wide) {
     const int64_t blocks = (plan.width() + 63) / 64;
-    const int64_t items = splits * (shape == Shape::columns ? plan.kept_count / plan.width() * blocks : plan.kept_count);
+    const int64_t items =
+        splits * (shape == Shape::columns ? plan.kept_count / plan.width() * blocks : plan.kept_count);
     const int64_t work = meta.v[3] * (shape == Shape::columns ? std::min<int64_t>(plan.width(), 64) : 1);
     const uint32_t units = queue.device().description().compute_units;
     const int64_t fair = (items + int64_t{units ? units : 8} * 4 - 1) / (int64_t{units ? units : 8} * 4);
@@ -187,9 +203,11 @@ Result<void> pass(Queue& queue, const Row& row, Stage stage, const ReducePlan& p
     range.global[0] = (static_cast<size_t>(plan.kept_count * splits) + kTiledGroup - 1) / kTiledGroup * kTiledGroup;
   }
   if (paired)
-    return queue.launch(**kernel, range, {Arg::buffer(plan.out.buffer), Arg::buffer(plan.in.buffer), Arg::buffer(mids->buffer),
-                                          Arg::pointer(&meta, sizeof meta)});
-  return queue.launch(**kernel, range, {Arg::buffer(plan.out.buffer), Arg::buffer(plan.in.buffer), Arg::pointer(&meta, sizeof meta)});
+    return queue.launch(**kernel, range,
+                        {Arg::buffer(plan.out.buffer), Arg::buffer(plan.in.buffer), Arg::buffer(mids->buffer),
+                         Arg::pointer(&meta, sizeof meta)});
+  return queue.launch(**kernel, range,
+                      {Arg::buffer(plan.out.buffer), Arg::buffer(plan.in.buffer), Arg::pointer(&meta, sizeof meta)});
 }
 
 // From shapes alone, so that the order of additions is the same on every run.
@@ -201,7 +219,8 @@ int64_t splitsFor(const ReducePlan& plan, Variant variant) noexcept {
   return std::clamp<int64_t>(std::min((target + items - 1) / items, plan.reduced_count / least), 1, 1024);
 }
 
-Result<void> runRow(Queue& queue, const Row& row, const ReducePlan& plan, double number, const TensorRef* mids, Variant variant) {
+Result<void> runRow(Queue& queue, const Row& row, const ReducePlan& plan, double number, const TensorRef* mids,
+                    Variant variant) {
   const Types types = typesOf(row, plan.in.dtype, row.domain == Domain::arithmetic ? plan.out.dtype : plan.in.dtype);
   int64_t splits = splitsFor(plan, variant);
   const int64_t piece = (plan.reduced_count + splits - 1) / splits;
@@ -214,13 +233,15 @@ Result<void> runRow(Queue& queue, const Row& row, const ReducePlan& plan, double
   partial.buffer = scratch->buffer();
   partial.offset = static_cast<int64_t>(scratch->offset() / dtypeBytes(storage));
   partial.dtype = storage;
-  if (Result<void> r = pass(queue, row, Stage::first, plan.into(partial), types, splits, number, mids, variant); !r) return r;
+  if (Result<void> r = pass(queue, row, Stage::first, plan.into(partial), types, splits, number, mids, variant); !r)
+    return r;
   return pass(queue, row, Stage::second, plan.second(partial, splits), types, 1, number, mids, variant);
 }
 
 std::optional<Error> refusal(Queue& queue, std::string_view name, DType in, DType out) {
   if (computeOf(in) == Compute::none || computeOf(out) == Compute::none)
-    return fail(std::string(name) + ": no OpenCL kernel for " + std::string(dtypeName(in)) + " to " + std::string(dtypeName(out)));
+    return fail(std::string(name) + ": no OpenCL kernel for " + std::string(dtypeName(in)) + " to " +
+                std::string(dtypeName(out)));
   if ((in == DType::float64 || out == DType::float64) && !queue.device().description().fp64)
     return fail(std::string(name) + ": " + queue.device().description().name + " has no float64",
                 "use float32, or let this operator run on the CPU");
@@ -243,13 +264,14 @@ Result<Mids> takeMids(Queue& queue, const ReducePlan& plan, Compute a) {
   return m;
 }
 
-Result<void> indexed(Queue& queue, ReduceOp op, const ReducePlan& plan, const TensorRef* values, const TensorRef& indices,
-                     Variant variant) {
+Result<void> indexed(Queue& queue, ReduceOp op, const ReducePlan& plan, const TensorRef* values,
+                     const TensorRef& indices, Variant variant) {
   const bool largest = op == ReduceOp::amax || op == ReduceOp::argmax, wide = variant == Variant::wide;
   const Compute x = computeOf(plan.in.dtype);
   const Kind ki = kindOf(plan.in.dtype), ko = values ? kindOf(values->dtype) : ki;
-  const uint64_t key = (uint64_t{3} << 56) | (uint64_t(x) << 28) | (uint64_t(ki) << 24) | (uint64_t(ko) << 20) | (uint64_t{largest} << 4) |
-                       (uint64_t{values != nullptr} << 2) | (uint64_t{plan.index32} << 1) | uint64_t{wide};
+  const uint64_t key = (uint64_t{3} << 56) | (uint64_t(x) << 28) | (uint64_t(ki) << 24) | (uint64_t(ko) << 20) |
+                       (uint64_t{largest} << 4) | (uint64_t{values != nullptr} << 2) | (uint64_t{plan.index32} << 1) |
+                       uint64_t{wide};
   Result<const Kernel*> kernel = cachedKernel(queue, key, "indexed", [&] {
     KernelText t;
     t.text = typeText(x, x, ki, ko, plan.index32);
@@ -280,8 +302,9 @@ Result<void> indexed(Queue& queue, ReduceOp op, const ReducePlan& plan, const Te
     range.local[0] = 128;
     range.global[0] = static_cast<size_t>(plan.kept_count) * 128;
   }
-  return queue.launch(**kernel, range, {Arg::buffer(values ? values->buffer : indices.buffer), Arg::buffer(indices.buffer),
-                                        Arg::buffer(plan.in.buffer), Arg::pointer(&meta, sizeof meta)});
+  return queue.launch(**kernel, range,
+                      {Arg::buffer(values ? values->buffer : indices.buffer), Arg::buffer(indices.buffer),
+                       Arg::buffer(plan.in.buffer), Arg::pointer(&meta, sizeof meta)});
 }
 
 Scalar identityOf(ReduceOp op) noexcept {
@@ -301,7 +324,8 @@ bool reduceSupports(ReduceOp op, DType in, DType out) noexcept {
   return !floatsOnly(op) || isFloat(computeOf(out));
 }
 
-Result<void> reduce(Queue& queue, ReduceOp op, const TensorRef& in, const TensorRef& out, uint32_t reduced, Variant variant) {
+Result<void> reduce(Queue& queue, ReduceOp op, const TensorRef& in, const TensorRef& out, uint32_t reduced,
+                    Variant variant) {
   const Row& row = rowOf(op);
   if (auto error = refusal(queue, row.name, in.dtype, out.dtype)) return *error;
   if (!reduceSupports(op, in.dtype, out.dtype))
@@ -330,15 +354,16 @@ Result<void> reduce(Queue& queue, ReduceOp op, const TensorRef& in, const Tensor
   return runRow(queue, row, *plan, static_cast<double>(plan->reduced_count), nullptr, variant);
 }
 
-Result<void> reduceIndexed(Queue& queue, ReduceOp op, const TensorRef& in, const TensorRef& values, const TensorRef& indices,
-                           int dim, Variant variant) {
+Result<void> reduceIndexed(Queue& queue, ReduceOp op, const TensorRef& in, const TensorRef& values,
+                           const TensorRef& indices, int dim, Variant variant) {
   const Row& row = rowOf(op);
   if (auto error = refusal(queue, row.name, in.dtype, values.dtype)) return *error;
   const uint32_t mask = in.ndim == 0 ? 0 : 1u << dim;
   Result<ReducePlan> plan = planReduce(in, values, &indices, mask, true, row.name);
   if (!plan) return plan.error();
   if (plan->kept_count == 0) return {};
-  if (plan->reduced_count == 0) return fail(std::string(row.name) + ": dimension " + std::to_string(dim) + " has size 0");
+  if (plan->reduced_count == 0)
+    return fail(std::string(row.name) + ": dimension " + std::to_string(dim) + " has size 0");
   return indexed(queue, op, *plan, &values, indices, variant);
 }
 
@@ -346,7 +371,8 @@ Result<void> variance(Queue& queue, const TensorRef& in, const TensorRef& out, c
                       double correction, bool root, Variant variant) {
   const Row& row = root ? kStd : kVar;
   if (auto error = refusal(queue, row.name, in.dtype, out.dtype)) return *error;
-  if (!isFloat(computeOf(out.dtype))) return fail(std::string(row.name) + ": the result cannot be " + std::string(dtypeName(out.dtype)));
+  if (!isFloat(computeOf(out.dtype)))
+    return fail(std::string(row.name) + ": the result cannot be " + std::string(dtypeName(out.dtype)));
   Result<ReducePlan> plan = planReduce(in, out, mean, reduced, false, row.name);
   if (!plan) return plan.error();
   if (plan->kept_count == 0) return {};

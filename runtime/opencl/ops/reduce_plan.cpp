@@ -19,7 +19,9 @@ TensorRef pick(const TensorRef& t, uint32_t mask, bool want) noexcept {
 }
 
 // `t` without reduced dimensions, whichever form it came in.
-TensorRef keptPart(const TensorRef& t, int ndim, uint32_t mask) noexcept { return t.ndim == ndim ? pick(t, mask, false) : t; }
+TensorRef keptPart(const TensorRef& t, int ndim, uint32_t mask) noexcept {
+  return t.ndim == ndim ? pick(t, mask, false) : t;
+}
 
 }  // namespace
 
@@ -73,8 +75,8 @@ ReducePlan ReducePlan::second(const TensorRef& from, int64_t splits) const noexc
   return p;
 }
 
-Result<ReducePlan> planReduce(const TensorRef& in, const TensorRef& out, const TensorRef* other, uint32_t reduced, bool keep_order,
-                              std::string_view op) {
+Result<ReducePlan> planReduce(const TensorRef& in, const TensorRef& out, const TensorRef* other, uint32_t reduced,
+                              bool keep_order, std::string_view op) {
   ReducePlan p;
   p.in = in;
   p.out = out;

@@ -34,8 +34,8 @@ struct ReducePlan {
 
 // `out` (and `other`, e.g. indices) with or without the reduced dimensions. keep_order: positions along the reduced
 // dimensions count (argmax).
-Result<ReducePlan> planReduce(const TensorRef& in, const TensorRef& out, const TensorRef* other, uint32_t reduced, bool keep_order,
-                              std::string_view op);
+Result<ReducePlan> planReduce(const TensorRef& in, const TensorRef& out, const TensorRef* other, uint32_t reduced,
+                              bool keep_order, std::string_view op);
 
 // A view of `t` in the plan's kept dimensions, by the strides of operand `k`.
 TensorRef keptView(const ReducePlan& plan, const TensorRef& t, size_t k) noexcept;

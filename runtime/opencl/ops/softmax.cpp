@@ -13,7 +13,8 @@ namespace {
 struct Meta { int64_t v[58]; };
 enum class Shape : uint8_t { rows, columns, group, thread };
 constexpr std::string_view kFunctions[] = {"rows", "columns", "group", "thread"};
-constexpr std::string_view kDefines[] = {"#define ROWS\n", "#define COLUMNS\n", "#define GROUP 128\n", "#define THREAD\n"};
+constexpr std::string_view kDefines[] = {"#define ROWS\n", "#define COLUMNS\n", "#define GROUP 128\n",
+                                         "#define THREAD\n"};
 
 TensorRef without(TensorRef t, int dim) noexcept {
   for (int d = dim; d + 1 < t.ndim; ++d) {
@@ -29,13 +30,15 @@ bool isFloat(DType t) noexcept {
 }
 
 // refs: in, out, and for backward the gradient that is written.
-Result<void> run(Queue& queue, const std::array<TensorRef, 3>& refs, size_t operands, int dim, bool log, Variant variant) {
+Result<void> run(Queue& queue, const std::array<TensorRef, 3>& refs, size_t operands, int dim, bool log,
+                 Variant variant) {
   const char* name = log ? "log_softmax" : "softmax";
   const TensorRef& in = refs[0];
   bool f64 = false;
   std::array<TensorRef, 3> kept;
   for (size_t k = 0; k < operands; ++k) {
-    if (!isFloat(refs[k].dtype)) return fail(std::string(name) + ": no OpenCL kernel for dtype " + std::string(dtypeName(refs[k].dtype)));
+    if (!isFloat(refs[k].dtype))
+      return fail(std::string(name) + ": no OpenCL kernel for dtype " + std::string(dtypeName(refs[k].dtype)));
     if (refs[k].ndim != in.ndim || !std::equal(in.sizes.begin(), in.sizes.begin() + in.ndim, refs[k].sizes.begin()))
       return fail(std::string(name) + ": the shapes of input and result differ");
     f64 = f64 || refs[k].dtype == DType::float64;
@@ -66,16 +69,18 @@ Result<void> run(Queue& queue, const std::array<TensorRef, 3>& refs, size_t oper
   const bool inPlace = in.buffer == refs[1].buffer && in.offset == refs[1].offset;
   std::array<Kind, 3> kinds{};
   for (size_t k = 0; k < operands; ++k) kinds[k] = kindOf(refs[k].dtype);
-  const uint64_t key = (uint64_t{4} << 56) | (uint64_t(shape) << 20) | (uint64_t{log} << 19) | (uint64_t{backward} << 18) |
-                       (uint64_t{index32} << 17) | (uint64_t{inPlace} << 16) | (uint64_t(kinds[0]) << 8) | (uint64_t(kinds[1]) << 4) | uint64_t(kinds[2]);
+  const uint64_t key = (uint64_t{4} << 56) | (uint64_t(shape) << 20) | (uint64_t{log} << 19) |
+                       (uint64_t{backward} << 18) | (uint64_t{index32} << 17) | (uint64_t{inPlace} << 16) |
+                       (uint64_t(kinds[0]) << 8) | (uint64_t(kinds[1]) << 4) | uint64_t(kinds[2]);
   const auto f = static_cast<size_t>(shape);
   Result<const Kernel*> kernel = cachedKernel(queue, key, kFunctions[f], [&] {
     const Compute a = f64 ? Compute::f64 : Compute::f32;
     const std::string an(computeName(a));
     KernelText t;
     t.text = kernelHead(a, index32, false, {kinds.data(), operands});
-    t.text += "#define T S\n#define A " + an + "\n#define AV " + an + "16\n#define CONVA1(x) convert_" + an + "(x)\n#define CONVAV(x) convert_" +
-              an + "16(x)\n#define KI " + std::string(kindName(kinds[0])) + "\n#define KO " + std::string(kindName(kinds[1])) + "\n";
+    t.text += "#define T S\n#define A " + an + "\n#define AV " + an + "16\n#define CONVA1(x) convert_" + an +
+              "(x)\n#define CONVAV(x) convert_" + an + "16(x)\n#define KI " + std::string(kindName(kinds[0])) +
+              "\n#define KO " + std::string(kindName(kinds[1])) + "\n";
     if (backward) t.text += "#define BACKWARD\n#define KG " + std::string(kindName(kinds[2])) + "\n";
     if (log) t.text += "#define LOGARITHM\n";
     const bool same = refs[1].dtype == (f64 ? DType::float64 : DType::float32);
@@ -117,7 +122,9 @@ Result<void> run(Queue& queue, const std::array<TensorRef, 3>& refs, size_t oper
     range.local[0] = kTiledGroup;
   }
   const Arg m = Arg::pointer(&meta, sizeof meta);
-  if (backward) return queue.launch(**kernel, range, {Arg::buffer(in.buffer), Arg::buffer(refs[1].buffer), Arg::buffer(refs[2].buffer), m});
+  if (backward)
+    return queue.launch(**kernel, range,
+                        {Arg::buffer(in.buffer), Arg::buffer(refs[1].buffer), Arg::buffer(refs[2].buffer), m});
   return queue.launch(**kernel, range, {Arg::buffer(in.buffer), Arg::buffer(refs[1].buffer), m});
 }
 
@@ -127,8 +134,8 @@ Result<void> softmax(Queue& queue, const TensorRef& in, const TensorRef& out, in
   return run(queue, {in, out, TensorRef{}}, 2, dim, log, variant);
 }
 
-Result<void> softmaxBackward(Queue& queue, const TensorRef& grad, const TensorRef& output, const TensorRef& grad_in, int dim,
-                             bool log, Variant variant) {
+Result<void> softmaxBackward(Queue& queue, const TensorRef& grad, const TensorRef& output, const TensorRef& grad_in,
+                             int dim, bool log, Variant variant) {
   return run(queue, {grad, output, grad_in}, 3, dim, log, variant);
 }
 

@@ -80,7 +80,8 @@ TEST_CASE("copy broadcasts, keeps bits, and handles special values", "[ops][copy
     REQUIRE(b.get() == std::vector<double>{1, 1, 0, 1});
     // Ties go to even, both ways; overflow becomes infinity; NaN stays NaN.
     const double bf = 1.0 + 0x1p-8, bf3 = 1.0 + 3 * 0x1p-8;
-    Tensor y(Shape({5}), DType::float32, {bf, bf3, 3.4e38, kNan, -kInf}), z(Shape({5}), DType::bfloat16), h(Shape({5}), DType::float16);
+    Tensor y(Shape({5}), DType::float32, {bf, bf3, 3.4e38, kNan, -kInf}), z(Shape({5}), DType::bfloat16),
+        h(Shape({5}), DType::float16);
     ok(copy(queue(), y.ref(), z.ref(), v));
     checkClose(z.get(), {1.0, 1.0 + 0x1p-6, kInf, kNan, -kInf}, 0, 0);
     y.set({1.0 + 0x1p-11, 65519, 65520, 0x1p-24, 0x1p-26});
@@ -112,7 +113,8 @@ TEST_CASE("copy broadcasts, keeps bits, and handles special values", "[ops][copy
 }
 
 TEST_CASE("fill writes one value everywhere and nowhere else", "[ops][fill]") {
-  const std::vector<Shape> layouts = {Shape({}), Shape({0}), Shape({100}), Shape({7, 19}, {60, 3}, 11), Shape({3, 4, 5}, {1, 3, 12})};
+  const std::vector<Shape> layouts = {Shape({}), Shape({0}), Shape({100}), Shape({7, 19}, {60, 3}, 11),
+                                      Shape({3, 4, 5}, {1, 3, 12})};
   for (const Shape& s : layouts)
     for (DType t : kTypes)
       for (Variant v : kVariants) {

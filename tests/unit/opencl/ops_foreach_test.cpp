@@ -17,8 +17,16 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 // Tensors of many sizes: tiny, empty, longer than a piece, strided; more of them than one table holds.
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = [] {
-    std::vector<Shape> s = {Shape({}), Shape({1}), Shape({0}), Shape({17}), Shape({30, 40}), Shape({9000}), Shape({5, 7}, {1, 5}),
-                            Shape({6, 10}, {40, 3}, 2), Shape({3, 5, 7}), Shape({128})};
+    std::vector<Shape> s = {Shape({}),
+                            Shape({1}),
+                            Shape({0}),
+                            Shape({17}),
+                            Shape({30, 40}),
+                            Shape({9000}),
+                            Shape({5, 7}, {1, 5}),
+                            Shape({6, 10}, {40, 3}, 2),
+                            Shape({3, 5, 7}),
+                            Shape({128})};
     for (int64_t i = 0; i < 20; ++i) s.push_back(Shape({i * 13 + 2}));
     return s;
   }();
@@ -58,7 +66,8 @@ struct List {
 TEST_CASE("foreach pointwise: lists, shared and own scalars, one tensor for all", "[ops][foreach]") {
   for (Variant v : kVariants) {
     INFO(name(v));
-    List a(DType::float32, -3, 3, 1), b(DType::float32, 0.5, 3, 100), c(DType::float32, 0.5, 3, 200), out(DType::float32, 0, 0, 300);
+    List a(DType::float32, -3, 3, 1), b(DType::float32, 0.5, 3, 100), c(DType::float32, 0.5, 3, 200),
+        out(DType::float32, 0, 0, 300);
     const auto ar = a.refs(), br = b.refs(), cr = c.refs(), outr = out.refs();
     const TensorList three[] = {ar, br, cr};
     const Scalar alpha[] = {Scalar(0.5)};
@@ -122,7 +131,8 @@ TEST_CASE("foreach by dtype and norms", "[ops][foreach]") {
 
 TEST_CASE("SGD steps follow PyTorch's formula", "[ops][foreach]") {
   struct Case { double momentum, dampening, decay; bool nesterov, maximize; };
-  const Case cases[] = {{0, 0, 0, false, false}, {0.9, 0, 0, false, false}, {0.9, 0, 0.01, true, false}, {0.8, 0.1, 0.1, false, true}};
+  const Case cases[] = {
+      {0, 0, 0, false, false}, {0.9, 0, 0, false, false}, {0.9, 0, 0.01, true, false}, {0.8, 0.1, 0.1, false, true}};
   for (const Case& c : cases)
     for (Variant v : kVariants) {
       INFO(name(v) << " momentum " << c.momentum << " decay " << c.decay);
@@ -153,8 +163,8 @@ TEST_CASE("Adam steps follow PyTorch's formula", "[ops][foreach]") {
   for (const Case& c : cases)
     for (Variant v : kVariants) {
       INFO(name(v) << " decay " << c.decay << " amsgrad " << c.amsgrad);
-      List p(DType::float32, -1, 1, 1), g(DType::float32, -1, 1, 100), m(DType::float32, 0, 0, 200), s(DType::float32, 0, 0, 300),
-          most(DType::float32, 0, 0, 400);
+      List p(DType::float32, -1, 1, 1), g(DType::float32, -1, 1, 100), m(DType::float32, 0, 0, 200),
+          s(DType::float32, 0, 0, 300), most(DType::float32, 0, 0, 400);
       const auto pr = p.refs(), gr = g.refs(), mr = m.refs(), sr = s.refs(), xr = most.refs();
       std::vector<std::unique_ptr<Tensor>> steps;
       std::vector<TensorRef> stepRefs;
@@ -173,8 +183,8 @@ TEST_CASE("Adam steps follow PyTorch's formula", "[ops][foreach]") {
         o.amsgrad = c.amsgrad;
         o.maximize = c.maximize;
         o.decoupled = c.decoupled;
-        ok(adamStep(queue(), pr, gr, mr, sr, c.amsgrad ? TensorList(xr) : TensorList(), stepRefs, o, step == 2 ? &lrRef : nullptr, nullptr,
-                    nullptr, v));
+        ok(adamStep(queue(), pr, gr, mr, sr, c.amsgrad ? TensorList(xr) : TensorList(), stepRefs, o,
+                    step == 2 ? &lrRef : nullptr, nullptr, nullptr, v));
         const double b1 = 1 - std::pow(0.9, step), b2 = 1 - std::pow(0.999, step);
         for (size_t t = 0; t < want.size(); ++t)
           for (size_t i = 0; i < want[t].size(); ++i) {
@@ -198,7 +208,8 @@ TEST_CASE("gradient scaling: unscale, find infinities, skip the step", "[ops][fo
     INFO(name(v));
     List p(DType::float32, -1, 1, 1), g(DType::float32, -1, 1, 100);
     const auto pr = p.refs(), gr = g.refs();
-    Tensor found(Shape({}), DType::float32, {0}), inverse(Shape({}), DType::float32, {0.5}), scale(Shape({}), DType::float32, {4});
+    Tensor found(Shape({}), DType::float32, {0}), inverse(Shape({}), DType::float32, {0.5}),
+        scale(Shape({}), DType::float32, {4});
     ok(ampUnscale(queue(), gr, found.ref(), inverse.ref(), v));
     REQUIRE(found.get()[0] == 0);
     g.check([&](size_t t, size_t i) { return g.host[t][i] * 0.5; }, 1e-6, 0);

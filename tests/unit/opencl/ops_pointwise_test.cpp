@@ -38,7 +38,8 @@ double geluTanh(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) 
 double derivative(double (*f)(double), double x) { return (f(x + 1e-5) - f(x - 1e-5)) / 2e-5; }
 double mish(double x) { return x * std::tanh(softplus(x)); }
 
-#define F(expr) []([[maybe_unused]] double a, [[maybe_unused]] double b, [[maybe_unused]] double c) -> double { return expr; }
+#define F(expr) \
+  []([[maybe_unused]] double a, [[maybe_unused]] double b, [[maybe_unused]] double c) -> double { return expr; }
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {P::copy, -3, 3, {}, F(a)},
@@ -101,7 +102,13 @@ const std::vector<Case>& cases() {
       {P::elu, -3, 3, {1.5, 1.25, 0.5}, F(a <= 0 ? std::expm1(a * 0.5) * 1.5 * 1.25 : a * 1.25)},
       {P::softplus, -9, 30, {2, 20}, F(a * 2 > 20 ? a : std::log1p(std::exp(a * 2)) / 2)},
       {P::threshold, -3, 3, {0.5, 7}, F(a <= 0.5 ? 7 : a)},
-      {P::softshrink, -3, 3, {0.5}, F(a > 0.5 ? a - 0.5 : a < -0.5 ? a + 0.5 : 0)},
+      {P::softshrink,
+       -3,
+       3,
+       {0.5},
+       F(a > 0.5    ? a - 0.5
+         : a < -0.5 ? a + 0.5
+                    : 0)},
       {P::hardshrink, -3, 3, {0.5}, F(std::fabs(a) <= 0.5 ? 0 : a)},
       {P::clamp_scalar, -3, 3, {-0.5, 1.5}, F(clampD(a, -0.5, 1.5))},
       {P::nan_to_num, -3, 3, {1, 2, 3}, F(a)},
@@ -173,7 +180,13 @@ const std::vector<Case>& cases() {
       {P::silu_backward, -3, 3, {}, F(a * sigmoid(b) * (1 + b * (1 - sigmoid(b))))},
       {P::mish_backward, -3, 3, {}, F(a * derivative(mish, b)), 1e-5, 2e-6},
       {P::log_sigmoid_backward, -3, 3, {}, F(a * (1 - sigmoid(b)))},
-      {P::hardswish_backward, -5, 5, {}, F(b <= -3 ? 0 : b < 3 ? a * (b / 3 + 0.5) : a)},
+      {P::hardswish_backward,
+       -5,
+       5,
+       {},
+       F(b <= -3 ? 0
+         : b < 3 ? a * (b / 3 + 0.5)
+                 : a)},
       {P::hardsigmoid_backward, -5, 5, {}, F(b > -3 && b < 3 ? a / 6 : 0)},
       {P::hardtanh_backward, -3, 3, {-1, 2}, F(b <= -1 || b >= 2 ? 0 : a)},
       {P::leaky_relu_backward, -3, 3, {0.1}, F(b > 0 ? a : 0.1 * a)},
@@ -186,8 +199,16 @@ const std::vector<Case>& cases() {
       {P::mse_backward, -3, 3, {0.5}, F(0.5 * 2 * (b - c) * a)},
       {P::l1_backward, -3, 3, {0.5}, F(0.5 * ((b > c) - (b < c)) * a)},
       {P::bce_backward, 0.05, 0.95, {0.5}, F(0.5 * a * (b - c) / std::max((1 - b) * b, 1e-12)), 1e-5},
-      {P::smooth_l1_backward, -3, 3, {0.5, 1.5}, F(std::fabs(b - c) > 1.5 ? 0.5 * a * (b > c ? 1 : -1) : 0.5 * a * (b - c) / 1.5)},
-      {P::huber_backward, -3, 3, {0.5, 1.5}, F(std::fabs(b - c) > 1.5 ? 0.5 * a * 1.5 * (b > c ? 1 : -1) : 0.5 * a * (b - c))},
+      {P::smooth_l1_backward,
+       -3,
+       3,
+       {0.5, 1.5},
+       F(std::fabs(b - c) > 1.5 ? 0.5 * a * (b > c ? 1 : -1) : 0.5 * a * (b - c) / 1.5)},
+      {P::huber_backward,
+       -3,
+       3,
+       {0.5, 1.5},
+       F(std::fabs(b - c) > 1.5 ? 0.5 * a * 1.5 * (b > c ? 1 : -1) : 0.5 * a * (b - c))},
   };
   return all;
 }
@@ -243,7 +264,8 @@ void run(const Case& c, DType in_type, DType out_type, DType compute, const std:
   std::vector<TensorRef> refs;
   for (int k = 0; k < info.arity; ++k) {
     in[static_cast<size_t>(k)] = values(n, in_type, c.low, c.high, static_cast<uint32_t>(7 + k));
-    tensors.push_back(std::make_unique<Tensor>(shapes[1 + static_cast<size_t>(k) % (shapes.size() - 1)], in_type, in[static_cast<size_t>(k)]));
+    tensors.push_back(std::make_unique<Tensor>(shapes[1 + static_cast<size_t>(k) % (shapes.size() - 1)], in_type,
+                                               in[static_cast<size_t>(k)]));
     refs.push_back(tensors.back()->ref());
   }
   std::vector<double> want(static_cast<size_t>(n));
@@ -441,10 +463,11 @@ TEST_CASE("pointwise NaN, infinities and ties", "[ops][pointwise]") {
 TEST_CASE("float64 functions are right to twelve digits", "[ops][pointwise]") {
   // Drivers differ most here: each is checked against the host's own.
   struct Function { P op; double low, high; double (*want)(double); };
-  const Function functions[] = {
-      {P::exp, -20, 20, std::exp}, {P::log, 0.001, 50, std::log}, {P::sin, -9, 9, std::sin}, {P::cos, -9, 9, std::cos},
-      {P::tanh, -3, 3, std::tanh}, {P::expm1, -2, 2, std::expm1}, {P::log1p, -0.5, 9, std::log1p}, {P::sqrt, 0, 9, std::sqrt},
-      {P::erf, -3, 3, std::erf}, {P::atan, -9, 9, std::atan}};
+  const Function functions[] = {{P::exp, -20, 20, std::exp},     {P::log, 0.001, 50, std::log},
+                                {P::sin, -9, 9, std::sin},       {P::cos, -9, 9, std::cos},
+                                {P::tanh, -3, 3, std::tanh},     {P::expm1, -2, 2, std::expm1},
+                                {P::log1p, -0.5, 9, std::log1p}, {P::sqrt, 0, 9, std::sqrt},
+                                {P::erf, -3, 3, std::erf},       {P::atan, -9, 9, std::atan}};
   for (Variant v : kVariants) {
     for (const Function& f : functions) {
       INFO(pointwiseInfo(f.op).name << " " << name(v));
@@ -458,8 +481,9 @@ TEST_CASE("float64 functions are right to twelve digits", "[ops][pointwise]") {
     }
     INFO("pow " << name(v));
     std::vector<double> a = values(200, DType::float64, 0.01, 30), b = values(200, DType::float64, -5, 5, 2);
-    const double special[][2] = {{8.9, -2.2}, {-2, 3}, {-2, 2}, {-2, 0.5}, {0, 2}, {0, 0}, {0, -1}, {-0.0, 3}, {-0.0, -3}, {kInf, -1}, {-kInf, 3},
-                                 {1, kNan}, {1, kInf}, {-1, kInf}, {0.5, kInf}, {kNan, 0}, {kNan, 1}, {-3, -kInf}};
+    const double special[][2] = {{8.9, -2.2}, {-2, 3},    {-2, 2},     {-2, 0.5},  {0, 2},     {0, 0},
+                                 {0, -1},     {-0.0, 3},  {-0.0, -3},  {kInf, -1}, {-kInf, 3}, {1, kNan},
+                                 {1, kInf},   {-1, kInf}, {0.5, kInf}, {kNan, 0},  {kNan, 1},  {-3, -kInf}};
     for (size_t i = 0; i < std::size(special); ++i) a[i] = special[i][0], b[i] = special[i][1];
     std::vector<double> want;
     for (size_t i = 0; i < a.size(); ++i) want.push_back(std::pow(a[i], b[i]));

@@ -75,7 +75,8 @@ DType outOf(ReduceOp op, DType in) {
 }
 
 void run(ReduceOp op, const Shape& shape, uint32_t mask, DType type, Variant v, double relative, double absolute) {
-  INFO("op " << static_cast<int>(op) << " " << name(v) << " " << dtypeName(type) << " " << shape.text() << " mask " << mask);
+  INFO("op " << static_cast<int>(op) << " " << name(v) << " " << dtypeName(type) << " " << shape.text() << " mask "
+             << mask);
   const double high = op == ReduceOp::prod ? 1.2 : 3;
   const std::vector<double> in = values(shape.numel(), type, op == ReduceOp::prod ? 0.8 : -3, high);
   std::vector<double> want;
@@ -92,7 +93,8 @@ TEST_CASE("every reduction over rows, columns and all", "[ops][reduce]") {
   const Shape small({7, 5, 70});
   for (int i = 0; i < static_cast<int>(ReduceOp::count_); ++i)
     for (Variant v : kVariants)
-      for (uint32_t mask : {0b100u, 0b001u, 0b111u, 0b101u}) run(static_cast<ReduceOp>(i), small, mask, DType::float32, v, 2e-5, 2e-5);
+      for (uint32_t mask : {0b100u, 0b001u, 0b111u, 0b101u})
+        run(static_cast<ReduceOp>(i), small, mask, DType::float32, v, 2e-5, 2e-5);
 }
 
 TEST_CASE("sums over layouts", "[ops][reduce]") {
@@ -144,10 +146,13 @@ TEST_CASE("reductions by dtype", "[ops][reduce]") {
       run(ReduceOp::amax, shape, 0b01, t, v, relativeFor(t), 0);
     }
     for (DType t : {DType::int8, DType::uint8, DType::int16, DType::int32, DType::int64, DType::bool_}) {
-      const std::vector<double> in = values(450, t, t == DType::uint8 || t == DType::bool_ ? 0 : -100, t == DType::bool_ ? 1.9 : 100);
-      Tensor x(shape, t, in), total(Shape({9, 1}), DType::int64), most(Shape({1, 50}), t), truth(Shape({9, 1}), DType::bool_);
+      const std::vector<double> in =
+          values(450, t, t == DType::uint8 || t == DType::bool_ ? 0 : -100, t == DType::bool_ ? 1.9 : 100);
+      Tensor x(shape, t, in), total(Shape({9, 1}), DType::int64), most(Shape({1, 50}), t),
+          truth(Shape({9, 1}), DType::bool_);
       std::vector<double> wantSum, wantMost, wantAll;
-      for (const auto& g : groups(shape, 0b10, in)) wantSum.push_back(wantOf(ReduceOp::sum, g)), wantAll.push_back(wantOf(ReduceOp::all, g));
+      for (const auto& g : groups(shape, 0b10, in))
+        wantSum.push_back(wantOf(ReduceOp::sum, g)), wantAll.push_back(wantOf(ReduceOp::all, g));
       for (const auto& g : groups(shape, 0b01, in)) wantMost.push_back(wantOf(ReduceOp::amax, g));
       ok(reduce(queue(), ReduceOp::sum, x.ref(), total.ref(), 0b10, v));
       ok(reduce(queue(), ReduceOp::amax, x.ref(), most.ref(), 0b01, v));
@@ -200,7 +205,8 @@ TEST_CASE("variance, standard deviation and mean", "[ops][reduce]") {
 TEST_CASE("max and min with indices: the first of equals, NaN first of all", "[ops][reduce]") {
   for (Variant v : kVariants) {
     INFO(name(v));
-    Tensor t(Shape({4, 5}), DType::float32, {1, 3, 3, 2, 0, kNan, 9, kNan, 1, 2, -kInf, -kInf, -kInf, -kInf, -kInf, 5, 4, 3, 2, 1});
+    Tensor t(Shape({4, 5}), DType::float32,
+             {1, 3, 3, 2, 0, kNan, 9, kNan, 1, 2, -kInf, -kInf, -kInf, -kInf, -kInf, 5, 4, 3, 2, 1});
     Tensor best(Shape({4}), DType::float32), at(Shape({4}, {2}), DType::int64);
     ok(reduceIndexed(queue(), ReduceOp::amax, t.ref(), best.ref(), at.ref(), 1, v));
     checkClose(best.get(), {3, kNan, -kInf, 5}, 0, 0);
@@ -234,7 +240,11 @@ TEST_CASE("reductions: NaN, infinities and nothing", "[ops][reduce]") {
     ok(reduce(queue(), ReduceOp::logsumexp, t.ref(), out.ref(), 0b10, v));
     checkClose(out.get(), {kNan, -kInf}, 0, 0);
     Tensor none(Shape({2, 0}), DType::float32);
-    const std::pair<ReduceOp, double> identities[] = {{ReduceOp::sum, 0}, {ReduceOp::prod, 1}, {ReduceOp::mean, kNan}, {ReduceOp::norm2, 0}, {ReduceOp::logsumexp, -kInf}};
+    const std::pair<ReduceOp, double> identities[] = {{ReduceOp::sum, 0},
+                                                      {ReduceOp::prod, 1},
+                                                      {ReduceOp::mean, kNan},
+                                                      {ReduceOp::norm2, 0},
+                                                      {ReduceOp::logsumexp, -kInf}};
     for (const auto& [op, want] : identities) {
       ok(reduce(queue(), op, none.ref(), out.ref(), 0b10, v));
       checkClose(out.get(), {want, want}, 0, 0);

@@ -17,7 +17,10 @@ template <class F>
 void eachRow(const std::vector<int64_t>& sizes, int dim, F f) {
   int64_t inner = 1, outer = 1;
   const int64_t n = sizes.empty() ? 1 : sizes[static_cast<size_t>(dim)];
-  for (size_t d = 0; d < sizes.size(); ++d) (static_cast<int>(d) < dim ? outer : static_cast<int>(d) > dim ? inner : outer) *= static_cast<int>(d) == dim ? 1 : sizes[d];
+  for (size_t d = 0; d < sizes.size(); ++d)
+    (static_cast<int>(d) < dim   ? outer
+     : static_cast<int>(d) > dim ? inner
+                                 : outer) *= static_cast<int>(d) == dim ? 1 : sizes[d];
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t i = 0; i < inner; ++i) {
       std::vector<size_t> at;
@@ -134,7 +137,8 @@ TEST_CASE("nll loss: weights, ignore_index, reductions, backward", "[ops][loss]"
         for (size_t i = 0; i < t.size(); ++i) {
           const auto cl = static_cast<int64_t>(t[i]);
           const double wt = c.weighted ? w[static_cast<size_t>(cl)] : 1;
-          const auto at = static_cast<size_t>((static_cast<int64_t>(i) / inner * classes + cl) * inner + static_cast<int64_t>(i) % inner);
+          const auto at = static_cast<size_t>((static_cast<int64_t>(i) / inner * classes + cl) * inner +
+                                              static_cast<int64_t>(i) % inner);
           const bool counts = cl != c.ignore;
           each.push_back(counts ? -wt * x[at] : 0);
           if (counts) total += wt, loss += -wt * x[at];
@@ -144,17 +148,23 @@ TEST_CASE("nll loss: weights, ignore_index, reductions, backward", "[ops][loss]"
         for (size_t i = 0; i < t.size(); ++i) {
           const auto cl = static_cast<int64_t>(t[i]);
           if (cl == c.ignore) continue;
-          const auto at = static_cast<size_t>((static_cast<int64_t>(i) / inner * classes + cl) * inner + static_cast<int64_t>(i) % inner);
-          gradWant[at] = -(c.weighted ? w[static_cast<size_t>(cl)] : 1) * scale * (red == Reduction::none ? g[i] : g[0]);
+          const auto at = static_cast<size_t>((static_cast<int64_t>(i) / inner * classes + cl) * inner +
+                                              static_cast<int64_t>(i) % inner);
+          gradWant[at] =
+              -(c.weighted ? w[static_cast<size_t>(cl)] : 1) * scale * (red == Reduction::none ? g[i] : g[0]);
         }
         const Shape outShape(red == Reduction::none ? c.target.sizes : std::vector<int64_t>{});
-        Tensor input(c.input, DType::float32, x), target(c.target, c.target_type, t), weight(Shape({classes}), DType::float32, w);
-        Tensor out(outShape, DType::float32), totalOut(Shape({}), DType::float32), grad(outShape, DType::float32, g), gradIn(c.input, DType::float32);
+        Tensor input(c.input, DType::float32, x), target(c.target, c.target_type, t),
+            weight(Shape({classes}), DType::float32, w);
+        Tensor out(outShape, DType::float32), totalOut(Shape({}), DType::float32), grad(outShape, DType::float32, g),
+            gradIn(c.input, DType::float32);
         const TensorRef wr = weight.ref();
-        ok(nllLoss(queue(), input.ref(), target.ref(), c.weighted ? &wr : nullptr, red, c.ignore, out.ref(), totalOut.ref(), v));
+        ok(nllLoss(queue(), input.ref(), target.ref(), c.weighted ? &wr : nullptr, red, c.ignore, out.ref(),
+                   totalOut.ref(), v));
         checkClose(out.get(), red == Reduction::none ? each : std::vector<double>{loss * scale}, 1e-5, 1e-6);
         checkClose(totalOut.get(), {red == Reduction::none ? 0 : total}, 1e-5, 0);
-        ok(nllLossBackward(queue(), grad.ref(), target.ref(), c.weighted ? &wr : nullptr, red, c.ignore, totalOut.ref(), gradIn.ref(), v));
+        ok(nllLossBackward(queue(), grad.ref(), target.ref(), c.weighted ? &wr : nullptr, red, c.ignore, totalOut.ref(),
+                           gradIn.ref(), v));
         checkClose(gradIn.get(), gradWant, 1e-5, 1e-7);
         REQUIRE(gradIn.untouchedOutside());
       }
@@ -177,9 +187,11 @@ TEST_CASE("nll loss never invents a number for a target out of range", "[ops][lo
 TEST_CASE("elementwise losses reduce", "[ops][loss]") {
   for (Variant v : kVariants) {
     INFO(name(v));
-    const std::vector<double> a = values(600, DType::float32, 0.05, 0.95), b = values(600, DType::float32, 0.05, 0.95, 2),
+    const std::vector<double> a = values(600, DType::float32, 0.05, 0.95),
+                              b = values(600, DType::float32, 0.05, 0.95, 2),
                               w = values(600, DType::float32, 0.5, 2, 3);
-    Tensor in(Shape({20, 30}, {1, 20}), DType::float32, a), target(Shape({20, 30}), DType::float32, b), weight(Shape({20, 30}), DType::float32, w);
+    Tensor in(Shape({20, 30}, {1, 20}), DType::float32, a), target(Shape({20, 30}), DType::float32, b),
+        weight(Shape({20, 30}), DType::float32, w);
     Tensor out(Shape({}), DType::float32), each(Shape({20, 30}), DType::float32);
     double mse = 0, bce = 0, smooth = 0;
     for (size_t i = 0; i < a.size(); ++i) {
