@@ -130,14 +130,18 @@ Drift::Drift(const SourceUnit& now, std::string_view raw_now, std::string_view r
     for (size_t i = 0; origins && i < origins->size(); ++i) {
       const auto& o = (*origins)[i];
       if (o.text != *baseline_ || o.origin.size() != after.size()) continue;
-      std::vector<int> followed(before.size(), -1);
+      std::vector<int> followed(before.size(), -1), places(before.size(), -1);
       for (size_t line = 0; line < after.size(); ++line) {
         const auto was = static_cast<size_t>(o.origin[line]);
+        if (o.origin[line] >= 0 && was < before.size()) places[was] = static_cast<int>(line);
         if (o.origin[line] >= 0 && was < before.size() && before[was] == after[line]) followed[was] = static_cast<int>(line);
       }
       const auto known = [](const std::vector<int>& m) { return std::count_if(m.begin(), m.end(), [](int l) { return l >= 0; }); };
       // A tool that rewrites the whole text leaves nothing to follow: the diff is better then.
-      if (known(followed) + 4 >= known(line_map_)) line_map_ = std::move(followed);
+      if (known(followed) + 4 >= known(line_map_)) {
+        line_map_ = std::move(followed);
+        followed_ = std::move(places);
+      }
     }
   }
   for (const Node* n : expressions_) by_hash_.emplace(nodeHash(now_, n), n);
@@ -207,8 +211,13 @@ Placement Drift::byBaseline(const telemetry::SiteRow& row) const {
   int before = first - 1, after = last + 1;
   while (before >= 0 && line_map_[static_cast<size_t>(before)] < 0) --before;
   while (after < lines && line_map_[static_cast<size_t>(after)] < 0) ++after;
-  const int from = before >= 0 ? line_map_[static_cast<size_t>(before)] + 1 : 0;
-  const int to = after < lines ? line_map_[static_cast<size_t>(after)] - 1 : now_.lines.lineCount() - 1;
+  int from = before >= 0 ? line_map_[static_cast<size_t>(before)] + 1 : 0;
+  int to = after < lines ? line_map_[static_cast<size_t>(after)] - 1 : now_.lines.lineCount() - 1;
+  // An editor knows which line it still is; a twin beside it is not meant.
+  if (!followed_.empty() && followed_[static_cast<size_t>(first)] >= 0) {
+    from = followed_[static_cast<size_t>(first)];
+    to = std::max(from, followed_[static_cast<size_t>(last)]);
+  }
   std::vector<const Node*> same_call, same_callee;
   // What was called, in the text that ran.
   std::string callee;

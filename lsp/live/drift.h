@@ -50,6 +50,7 @@ class Drift {
   std::optional<std::string> baseline_;
   LineIndex baseline_lines_;
   std::vector<int> line_map_;                                   // baseline line -> current line, or -1 (0-based)
+  std::vector<int> followed_;                                   // the same through edits, changed lines included; may be empty
   std::vector<const Node*> expressions_;                        // of the current tree, by position
   std::multimap<std::string, const Node*> by_hash_;
   std::map<std::string, std::vector<std::pair<int, int>>> rows_by_hash_;   // distinct (line, column)

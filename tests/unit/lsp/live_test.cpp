@@ -142,6 +142,7 @@ TEST_CASE("lines followed through edits tell identical neighbours apart") {
       {"put below", {{Range{{3, 0}, {3, 0}}, twin}}, 3},
       {"typed at the end of the line", {{Range{{2, 21}, {2, 21}}, "\n    a = x.to('npu:0')"}}, 3},
       {"two lines above, then one taken away", {{Range{{2, 0}, {2, 0}}, twin + twin}, {Range{{2, 0}, {3, 0}}, ""}}, 4},
+      {"put above, and the one that ran edited", {{Range{{2, 0}, {2, 0}}, twin}, {Range{{3, 18}, {3, 19}}, "1"}}, 4},
       {"the rest of the file removed", {{Range{{4, 0}, {7, 0}}, ""}}, 3},
   };
   for (const auto& r : rows) {
