@@ -62,7 +62,8 @@ struct Analysis {
 
 struct AnalysisOptions {
   Machine machine;
-  size_t max_steps = 400'000;              // evaluated nodes
+  size_t max_steps = 200'000;              // evaluated nodes
+  uint64_t max_ns = 1'000'000'000;         // an editor must not wait longer for one file
 };
 
 Analysis analyse(std::shared_ptr<const SourceUnit> unit, Workspace& workspace, const AnalysisOptions& options);

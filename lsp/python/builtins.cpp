@@ -111,7 +111,10 @@ std::optional<Value> Interp::callBuiltin(const std::string& name, Args& args, co
       std::vector<Value> rows;
       for (size_t i = 0; i < exact; ++i) {
         std::vector<Value> row;
-        for (const auto& a : args.list) row.push_back(a.value->items[i]);
+        for (const auto& a : args.list) {
+          const bool sequence = is(a.value, V::list) || is(a.value, V::tuple);
+          row.push_back(sequence ? a.value->items[i] : elementOf(a.value));
+        }
         rows.push_back(tuple(std::move(row)));
       }
       return list(std::move(rows));

@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "lsp/python/interp.h"
+#include "runtime/base/clock.h"
 
 namespace flagos::lsp {
 namespace {
@@ -14,9 +15,15 @@ struct Depth {
 };
 }  // namespace
 
+bool Interp::spent() {
+  if (gave_up_) return true;
+  if (deadline_ == 0) deadline_ = nowNs() + options_.max_ns;
+  return ++steps_ > options_.max_steps || (steps_ % 64 == 0 && nowNs() > deadline_);
+}
+
 Value Interp::eval(const Node* n) {
   if (!n) return unknown("nothing here");
-  if (++steps_ > options_.max_steps || depth_ > kMaxNesting) {
+  if (spent() || depth_ > kMaxNesting) {
     gave_up_ = true;
     return unknown("the analysis stopped: this file takes too many steps to follow");
   }

@@ -101,7 +101,7 @@ void Interp::assign(const Node* target, Value v, const Node* statement) {
 
 void Interp::exec(const Node* n) {
   if (!n) return;
-  if (++steps_ > options_.max_steps) { gave_up_ = true; return; }
+  if (spent()) { gave_up_ = true; return; }
   frame().statement = n;
   switch (n->kind) {
     case N::expr_stmt: eval(n->a); break;

@@ -202,7 +202,9 @@ class Interp {
   std::optional<bool> uses_torch_;
   std::map<std::pair<uint32_t, std::string>, Finding> findings_;
   std::map<uint32_t, Note> notes_;
+  bool spent();                            // the budget of steps or time ran out
   size_t steps_ = 0;
+  uint64_t deadline_ = 0;
   int depth_ = 0;                          // nested evaluations
   int quiet_ = 0;                          // > 0: findings are not reported (sites are)
   bool gave_up_ = false;
