@@ -1,7 +1,7 @@
 # Helpers that keep every folder's CMakeLists.txt at a few lines.
 
 # -Wrestrict and -Wstringop-overflow misfire in g++ 12 on std::string and std::atomic.
-set(FLAGOS_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers -Wno-restrict -Wno-stringop-overflow)
+set(FLAGOS_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers -Wno-restrict -Wno-stringop-overflow -Wno-maybe-uninitialized)
 
 # flagos_library(NAME base DIRS . [SOURCES extra.cpp] [DEPS flagos_x ...]): static library flagos_NAME from the
 # *.cpp of DIRS. A folder without sources yet gives an interface library, so that parts can grow in any order.

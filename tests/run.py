@@ -27,8 +27,6 @@ def environment():
         POCL_CACHE_DIR=os.path.join(scratch, "pocl"),
         FLAGOS_RUNTIME_DIR=tempfile.mkdtemp(prefix="flagos-test-"),
         OMP_WAIT_POLICY="passive",
-        FLAGOS_SOURCE_DIR=ROOT,
-        FLAGOS_BINARY_DIR=BUILD,
         PYTHONDONTWRITEBYTECODE="1",
     )
     for name in list(env):

@@ -77,16 +77,20 @@ int run(const Options& o) {
   ImGui_ImplOpenGL2_Init();
 
   gui::App app(o.screen);
-  std::atomic<bool> quit{false}, first{false};
+  std::atomic<bool> quit{false};
+  // A picture waits for four snapshots, so that its histories have something to draw (a saved file has only one).
+  std::atomic<int> snapshots{0};
+  const int wanted = o.file.empty() ? 4 : 1;
+  const double interval = o.screenshot.empty() ? o.interval : std::min(o.interval, 0.3);
   std::mutex mutex;
   std::condition_variable wake;
   std::thread refresher([&] {
     while (!quit) {
       app.update(session->refresh());
-      first = true;
+      ++snapshots;
       glfwPostEmptyEvent();
       std::unique_lock lock(mutex);
-      wake.wait_for(lock, std::chrono::duration<double>(o.interval), [&] { return quit.load(); });
+      wake.wait_for(lock, std::chrono::duration<double>(interval), [&] { return quit.load(); });
     }
   });
 
@@ -109,7 +113,7 @@ int run(const Options& o) {
       glClearColor(0.07f, 0.08f, 0.10f, 1);
       glClear(GL_COLOR_BUFFER_BIT);
       ImGui_ImplOpenGL2_RenderDrawData(ImGui::GetDrawData());
-      if (!o.screenshot.empty() && first && ++settled == 9) {
+      if (!o.screenshot.empty() && snapshots >= wanted && ++settled == 9) {
         if (auto written = gui::writeScreenshot(o.screenshot, width, height, strings); !written) result = complain(written.error());
         glfwSetWindowShouldClose(window, GLFW_TRUE);
       }

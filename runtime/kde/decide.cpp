@@ -100,6 +100,11 @@ void explainLosers(std::vector<CandidateVerdict>& all, const CandidateVerdict& w
   }
 }
 
+// FLAGOS_ROUTE=host, and the host can run this call.
+bool hostFirst(const std::vector<CandidateVerdict>& candidates, Mode mode) {
+  return mode == Mode::host && !candidates.empty() && candidates.front().legal && candidate(candidates.front().id).shape == Shape::host;
+}
+
 }  // namespace
 
 const CandidateVerdict* Decision::verdict(CandidateId id) const noexcept {
@@ -135,6 +140,9 @@ Decision decide(const Facts& f, const Situation& s, const std::vector<const Rule
     r.rule = rule;
     if (d.rule) {
       r.why = "an earlier rule has decided";
+    } else if (rule->action == Action::prefer && hostFirst(d.candidates, s.mode)) {
+      r.rejected = true;
+      r.why = "FLAGOS_ROUTE=host comes before a preference";
     } else if (rule->action == Action::forbid) {
       r.why = "forbids " + rule->target;
       for (const CandidateId id : rule->targets)
@@ -153,8 +161,7 @@ Decision decide(const Facts& f, const Situation& s, const std::vector<const Rule
     d.rules.push_back(std::move(r));
   }
   if (!d.rule) {
-    const Choice c = s.mode == Mode::host && !d.candidates.empty() && d.candidates.front().legal &&
-                             candidate(d.candidates.front().id).shape == Shape::host
+    const Choice c = hostFirst(d.candidates, s.mode)
                          ? Choice{&d.candidates.front(), "FLAGOS_ROUTE=host"}
                          : byCost(d.candidates, f, d.bit_equal);
     if (c.best) { d.chosen = c.best->id; d.reason = c.reason; }
