@@ -1,7 +1,7 @@
 // drive.mjs MODULES PORT FOLDER FILE SHOTS: drives VS Code in headless Chromium. Reads one command a line on stdin and
 // answers each with one line of JSON on stdout:
 //   status                the FlagOS item of the status bar: {"text": ..., "right": distance to the window's right edge, px}
-//   hover LINE WORD       text of the hover shown on WORD in LINE (1-based)
+//   hover LINE COLUMN     text of the hover at that place (1-based)
 //   type LINE TEXT        inserts a new line with TEXT above LINE
 //   tree                  labels of the FlagOS views
 //   shot NAME             SHOTS/NAME.png
@@ -40,15 +40,14 @@ const commands = {
     const box = await item().boundingBox();
     return { text, right: 1500 - (box.x + box.width), bottom: 900 - (box.y + box.height) };
   },
-  async hover(line, ...word) {
-    await goto(line);
-    const wanted = word.join(' ');
-    const span = page.locator('.view-line span span', { hasText: wanted }).first();
-    await span.hover({ timeout: 30000 });
-    await page.waitForSelector('.monaco-hover:not(.hidden) .hover-contents, .monaco-hover .rendered-markdown', { timeout: 30000 });
+  async hover(line, column) {
+    await goto(`${line}:${column}`);
+    await page.keyboard.press('Control+k');
+    await page.keyboard.press('Control+i');
+    const box = page.locator('.monaco-editor .monaco-hover:not(.hidden) .rendered-markdown');
+    await box.first().waitFor({ timeout: 30000 });
     await page.waitForTimeout(700);
-    const parts = await page.locator('.monaco-hover .rendered-markdown').allInnerTexts();
-    return { text: parts.join('\n') };
+    return { text: (await box.allInnerTexts()).join('\n') };
   },
   async type(line, ...text) {
     await goto(line);

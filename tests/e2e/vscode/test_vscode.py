@@ -35,7 +35,8 @@ class Editor:
 
     def __init__(self):
         subprocess.run([os.path.join(HERE, "setup.sh"), CACHE], check=True, timeout=900,
-                       env={**os.environ, "PATH": os.path.dirname(node()) + ":" + os.environ["PATH"]}, stdout=subprocess.DEVNULL)
+                       env={**os.environ, "PATH": os.path.dirname(node()) + ":" + os.environ["PATH"]}, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
         self.home = tempfile.mkdtemp(prefix="vs")        # short: socket names are limited to 107 bytes
         self.folder = os.path.join(self.home, "work")
         os.mkdir(self.folder)
@@ -141,7 +142,9 @@ def test_the_status_bar_follows_a_real_process_and_says_when_it_ended(editor):
         assert any(plain(s["text"]) in second["text"] for s in editor.statuses() if s["state"] == "attached")
 
         line = training.line("Net().to(device)")
-        hover = editor.do(f"hover {line} device")["text"]
+        with open(editor.script) as f:
+            column = f.read().splitlines()[line - 1].index("to(device)") + 1
+        hover = editor.do(f"hover {line} {column}")["text"]
         editor.do("shot hover")
         assert "npu:0" in hover
         assert str(training.pid) in hover, hover
