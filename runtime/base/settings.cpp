@@ -68,7 +68,7 @@ std::vector<std::string> settingWarnings() {
   for (const Setting& s : settings()) names.emplace_back(s.name);
   for (char** e = environ; e && *e; ++e) {
     const std::string_view entry(*e);
-    if (entry.substr(0, 7) != "FLAGOS_") continue;
+    if (entry.substr(0, 7) != "FLAGOS_" || entry.starts_with("FLAGOS_POCL_CACHE_OF=")) continue;   // ours, see opencl/pocl_cache
     const auto eq = entry.find('=');
     const std::string name(entry.substr(0, eq));
     const std::string_view value = eq == std::string_view::npos ? std::string_view() : entry.substr(eq + 1);

@@ -16,6 +16,7 @@
 #include "runtime/opencl/device_impl.h"
 #include "runtime/opencl/error.h"
 #include "runtime/opencl/fork_guard.h"
+#include "runtime/opencl/pocl_cache.h"
 
 namespace flagos::ocl {
 namespace {
@@ -56,6 +57,7 @@ void afterFork(bool) noexcept {
 }
 
 const dal::Inventory& inventory() {
+  privatePoclCache();
   const dal::Inventory& machine = dal::machine();
   // Asking a driver which devices there are already starts its threads (PoCL): a child forked from here on is lost to it.
   if (std::any_of(machine.devices.begin(), machine.devices.end(), [](const dal::Device& d) { return d.opencl.has_value(); }))

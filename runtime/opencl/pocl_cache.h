@@ -1,0 +1,12 @@
+// A kernel cache of PoCL's own for each process. Two processes that compile into one cache folder can abort each other
+// (PoCL 3.1), and a second process is ordinary: data-parallel training, a test run beside a training.
+#pragma once
+
+namespace flagos::ocl {
+
+// Before a driver is loaded: points POCL_CACHE_DIR at the first folder of cacheDir()/pocl/0 ... 31 that no living process
+// holds (a lock that ends with the process). Processes that follow each other so share a warm cache, those that run
+// together do not. Does nothing where the user has set POCL_CACHE_DIR, or where no folder can be made. Idempotent.
+void privatePoclCache() noexcept;
+
+}  // namespace flagos::ocl

@@ -1,0 +1,69 @@
+// Each process compiles into a PoCL cache of its own; one after the other they share it.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "runtime/opencl/pocl_cache.h"
+#include "tests/unit/catch.h"
+
+using namespace flagos::ocl;
+
+namespace {
+
+// What a fresh process chooses while `hold` is open elsewhere; run in a child, whose environment dies with it.
+std::string chosenBy(const std::string& cache, const char* own, int hold_open, int* running) {
+  int result[2], stay[2];
+  REQUIRE(::pipe(result) == 0);
+  REQUIRE(::pipe(stay) == 0);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::setenv("FLAGOS_CACHE_DIR", cache.c_str(), 1);
+    ::unsetenv("FLAGOS_POCL_CACHE_OF");
+    if (own) ::setenv("POCL_CACHE_DIR", own, 1);
+    else ::unsetenv("POCL_CACHE_DIR");
+    privatePoclCache();
+    const char* dir = std::getenv("POCL_CACHE_DIR");
+    const std::string text = dir ? dir : "";
+    if (::write(result[1], text.data(), text.size()) < 0) ::_exit(1);
+    ::close(result[1]);
+    ::close(stay[1]);
+    char c;
+    if (hold_open && ::read(stay[0], &c, 1) < 0) ::_exit(1);
+    ::_exit(0);
+  }
+  ::close(result[1]);
+  ::close(stay[0]);
+  char buffer[4096];
+  std::string text;
+  for (ssize_t n; (n = ::read(result[0], buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<size_t>(n));
+  ::close(result[0]);
+  if (hold_open) {
+    *running = stay[1];
+  } else {
+    ::close(stay[1]);
+    ::waitpid(pid, nullptr, 0);
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("processes that run together get different kernel caches, those that follow each other the same") {
+  char tmpl[] = "/tmp/flagos-pocl-XXXXXX";
+  const std::string cache = ::mkdtemp(tmpl);
+  CHECK(chosenBy(cache, nullptr, 0, nullptr) == cache + "/pocl/0");
+  CHECK(chosenBy(cache, nullptr, 0, nullptr) == cache + "/pocl/0");
+  int first = -1;
+  CHECK(chosenBy(cache, nullptr, 1, &first) == cache + "/pocl/0");
+  CHECK(chosenBy(cache, nullptr, 0, nullptr) == cache + "/pocl/1");
+  ::close(first);
+  ::wait(nullptr);
+  CHECK(chosenBy(cache, nullptr, 0, nullptr) == cache + "/pocl/0");
+}
+
+TEST_CASE("a cache folder that the user chose, or a folder that cannot be made, is left alone") {
+  CHECK(chosenBy("/tmp", "/somewhere/else", 0, nullptr) == "/somewhere/else");
+  CHECK(chosenBy("/proc/no/such", nullptr, 0, nullptr).empty());
+}
