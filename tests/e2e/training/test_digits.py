@@ -89,6 +89,28 @@ print(json.dumps([[r['op'], r['kernel'], r['calls']] for r in _C.route_counts()]
     assert gemm == 7, launches(trace)
 
 
+def test_a_rule_changes_the_kernel_that_pocl_runs_for_1025_and_not_for_1024(tmp_path):
+    rules = tmp_path / "rules.json"
+    rules.write_text(json.dumps({"version": 1, "rules": [{"name": "tall", "op": "aten::mm", "when": {"m": "> 1024"}, "use": "opencl.gemm.tiled"}]}))
+    trace = tmp_path / "pocl.trace"
+    code = """
+import torch
+b = torch.randn(16, 24).to('npu:0')
+for rows, times in ((1024, 5), (1025, 3)):
+    a = torch.randn(rows, 16).to('npu:0')
+    for _ in range(times): c = a @ b
+    assert torch.allclose(c.cpu(), a.cpu() @ b.cpu(), atol=1e-4)
+torch.npu.synchronize()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, **ONLY_OPENCL, "FLAGOS_RULES": str(rules), "POCL_TRACING": "text", "POCL_TRACING_OPT": str(trace)})
+    assert done.returncode == 0, done.stderr[-2000:]
+    counts = launches(trace)
+    tiled = sum(n for name, n in counts.items() if "gemm" in name and "wide" not in name)
+    wide = sum(n for name, n in counts.items() if "gemm" in name and "wide" in name)
+    assert (wide, tiled) == (5, 3), counts
+
+
 def test_the_published_check_runs_unchanged():
     done = subprocess.run([sys.executable, os.path.join(ROOT, "examples", "check_device.py")], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
