@@ -1,6 +1,7 @@
 #include "runtime/base/json.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +10,16 @@
 
 namespace flagos {
 namespace {
+
+constexpr int kPipeWaitMs = 5000;
+
+// The parser quotes what it last read: a binary file must not put raw bytes into a warning (Python would refuse the
+// whole call over them) or escape sequences on a terminal.
+std::string printable(const std::string& s) {
+  std::string out;
+  for (const char c : s) out += c >= ' ' && c < 0x7f ? c : '?';
+  return out;
+}
 
 // A SAX pass that finds the first error and stops at the depth cap, before any tree is built.
 struct Checker : nlohmann::json_sax<Json> {
@@ -37,6 +48,7 @@ struct Checker : nlohmann::json_sax<Json> {
     why = e.what();
     // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ...": keep the reason only.
     if (const auto p = why.find(": "); p != std::string::npos) why.erase(0, p + 2);
+    why = printable(why);
     (void)token;
     return false;
   }
@@ -79,15 +91,29 @@ Result<Json> parseJson(std::string_view text, std::string_view name, JsonLimits 
 }
 
 Result<std::string> readFile(const std::string& path, size_t max_bytes) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK, opening a pipe that nobody writes to would hang for ever.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return errnoError(path, "open");
+  struct stat st{};
+  const bool may_wait = ::fstat(fd, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
   std::string out;
   char buf[65536];
   for (;;) {
+    if (may_wait) {
+      pollfd ready{fd, POLLIN, 0};
+      const int r = ::poll(&ready, 1, kPipeWaitMs);
+      if (r < 0 && errno == EINTR) continue;
+      if (r == 0) {
+        ::close(fd);
+        Error e = fail("nothing was written to it for " + std::to_string(kPipeWaitMs / 1000) + " s", {}, Exit::broken_input);
+        e.where = path;
+        return e;
+      }
+    }
     const ssize_t n = ::read(fd, buf, sizeof buf);
     if (n == 0) break;
     if (n < 0) {
-      if (errno == EINTR) continue;
+      if (errno == EINTR || (may_wait && errno == EAGAIN)) continue;
       Error e = errnoError(path, "read");
       ::close(fd);
       return e;

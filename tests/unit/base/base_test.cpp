@@ -1,7 +1,10 @@
 // base: errors, JSON at the edge, metrics, names, settings, paths.
 #include <nlohmann/json.hpp>
 
+#include <sys/stat.h>
+
 #include <cstdlib>
+#include <fstream>
 #include <thread>
 
 #include "runtime/base/clock.h"
@@ -83,6 +86,31 @@ TEST_CASE("an unknown or wrong setting is named, with the nearest one") {
   const std::string all = w[0] + "\n" + w[1];
   CHECK(all.find("did you mean FLAGOS_FALLBACK?") != std::string::npos);
   CHECK(all.find("FLAGOS_ROUTE=opencI is not one of auto|opencl|host") != std::string::npos);
+}
+
+TEST_CASE("a binary file's bytes never reach a message") {
+  const auto r = parseJson("{\"a\": \x1b[31m\xa2\xff", "x.json");
+  REQUIRE_FALSE(r);
+  for (const char c : r.error().text()) CHECK((c >= ' ' && c < 0x7f));
+}
+
+TEST_CASE("a pipe is read to its end, and one that nobody writes to is an error instead of a hang") {
+  char tmpl[] = "/tmp/flagos-base-XXXXXX";
+  const std::string dir = ::mkdtemp(tmpl);
+  const std::string pipe = dir + "/pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const auto silent = readFile(pipe);
+  REQUIRE_FALSE(silent);
+  CHECK(silent.error().text() == pipe + ": nothing was written to it for 5 s");
+  CHECK(silent.error().exit == Exit::broken_input);
+  const std::string sent(200'000, 'x');   // more than a pipe holds, so that reader and writer wait for each other
+  std::thread writer([&] { std::ofstream(pipe) << sent; });
+  const auto got = readFile(pipe);
+  writer.join();
+  REQUIRE(got);
+  CHECK(*got == sent);
+  CHECK_FALSE(readFile("/dev/zero", 100'000));
+  CHECK(*readFile("/dev/null") == "");
 }
 
 TEST_CASE("files are replaced whole, and the runtime folder is private") {
