@@ -19,6 +19,7 @@
 #include "runtime/base/version.h"
 #include "runtime/dal/fingerprint/database.h"
 #include "runtime/dal/inventory.h"
+#include "runtime/dal/opencl_vendors.h"
 
 namespace flagos::cli {
 namespace {
@@ -55,7 +56,7 @@ std::string processor() {
          ", " + std::to_string(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))) + " cores";
 }
 
-// The loader library's file, and the drivers that /etc/OpenCL/vendors announces to it.
+// The loader library's file, and the drivers that the vendors folder announces to it.
 Json openClFiles(std::vector<Problem>& problems) {
   Json j{{"loader", nullptr}, {"drivers", Json::array()}};
   if (void* lib = ::dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL)) {
@@ -64,8 +65,21 @@ Json openClFiles(std::vector<Problem>& problems) {
   } else {
     problems.push_back({"libOpenCL.so.1 was looked for and is not there", "apt install ocl-icd-libopencl1"});
   }
+  const dal::OpenClVendors vendors = dal::openClVendors();
+  j["vendors"] = vendors.path;
+  j["vendors_from"] = vendors.variable.empty() ? Json(nullptr) : Json(vendors.variable);
+  if (!vendors.variable.empty() && ::access(vendors.path.c_str(), R_OK) != 0) {
+    problems.push_back({"no OpenCL driver: " + vendors.text() + " was looked for and is not there",
+                        "unset " + vendors.variable + "; install your card's OpenCL driver, or pocl-opencl-icd to run on the CPU"});
+    return j;
+  }
+  // One .icd file or one library instead of a folder: the loader takes it as it is.
+  if (!vendors.variable.empty() && ::access((vendors.path + "/.").c_str(), R_OK) != 0) {
+    j["drivers"].push_back(Json{{"file", vendors.path}, {"library", ""}});
+    return j;
+  }
   std::vector<std::string> names;
-  if (DIR* d = ::opendir("/etc/OpenCL/vendors")) {
+  if (DIR* d = ::opendir(vendors.path.c_str())) {
     while (const dirent* e = ::readdir(d)) {
       const std::string n = e->d_name;
       if (n.size() > 4 && n.substr(n.size() - 4) == ".icd") names.push_back(n);
@@ -74,7 +88,7 @@ Json openClFiles(std::vector<Problem>& problems) {
   }
   std::sort(names.begin(), names.end());
   for (const std::string& n : names) {
-    const std::string path = "/etc/OpenCL/vendors/" + n;
+    const std::string path = vendors.path + "/" + n;
     auto text = readFile(path, 4096);
     std::string library = text ? *text : "";
     library.resize(std::min(library.find_first_of("\r\n"), library.size()));
@@ -84,7 +98,7 @@ Json openClFiles(std::vector<Problem>& problems) {
     j["drivers"].push_back(Json{{"file", path}, {"library", library}});
   }
   if (names.empty())
-    problems.push_back({"no OpenCL driver: /etc/OpenCL/vendors/*.icd was looked for and there is none",
+    problems.push_back({"no OpenCL driver: *.icd was looked for in " + vendors.text() + " and there is none",
                         "install your card's OpenCL driver, or pocl-opencl-icd to run on the CPU"});
   return j;
 }

@@ -49,11 +49,28 @@ std::string quotedAfter(const std::string& text, const std::string& key) {
   return "";
 }
 
+// The folders that the *.pth files of `site` add to Python's path.
+std::vector<std::string> pathFiles(const std::string& site) {
+  std::vector<std::string> folders;
+  for (const std::string& n : list(site)) {
+    if (n.size() < 5 || n.substr(n.size() - 4) != ".pth") continue;
+    const auto text = readFile(site + "/" + n, 1u << 20);
+    if (!text) continue;
+    std::istringstream lines(*text);
+    for (std::string line; std::getline(lines, line);) {
+      while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+      if (line.empty() || line[0] == '#' || line.rfind("import ", 0) == 0) continue;
+      folders.push_back(line[0] == '/' ? line : site + "/" + line);
+    }
+  }
+  return folders;
+}
+
 // Names under [torch.backends] of every installed package.
-void readEntryPoints(TorchPresence& t) {
-  for (const std::string& n : list(t.site)) {
+void readEntryPoints(const std::string& site, TorchPresence& t) {
+  for (const std::string& n : list(site)) {
     if (n.size() < 10 || n.substr(n.size() - 10) != ".dist-info") continue;
-    const auto text = readFile(t.site + "/" + n + "/entry_points.txt", 1u << 20);
+    const auto text = readFile(site + "/" + n + "/entry_points.txt", 1u << 20);
     if (!text) continue;
     std::istringstream lines(*text);
     bool inside = false;
@@ -96,8 +113,11 @@ TorchPresence findTorch() {
     t.cuda = quotedAfter(*text, "cuda");
   }
   if (!t.site.empty()) {
+    readEntryPoints(t.site, t);
     t.flagos = exists(t.site + "/flagos/__init__.py");
-    readEntryPoints(t);
+    // Python also imports from the folders that *.pth files name: so a build tree is used without being installed.
+    for (const std::string& folder : pathFiles(t.site))
+      if (exists(folder + "/flagos/__init__.py")) t.flagos = true;
   }
   return t;
 }

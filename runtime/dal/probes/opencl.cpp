@@ -1,6 +1,7 @@
 // OpenCL through the ICD loader, or its recorded answers.
 #include <map>
 
+#include "runtime/dal/opencl_vendors.h"
 #include "runtime/dal/pci_address.h"
 #include "runtime/dal/probes/probes.h"
 
@@ -89,10 +90,13 @@ std::string nothingBecause(int error) {
 
 // Which of the two files is missing, and what to install: the sentence a user without a driver acts on.
 std::string installAdvice(const Root& root) {
-  std::string icds;
-  for (const std::string& f : root.list("/etc/OpenCL/vendors"))
+  std::string icds, s;
+  for (const std::string& f : root.list(kOpenClVendors))
     if (f.size() > 4 && f.substr(f.size() - 4) == ".icd") icds += (icds.empty() ? "" : ", ") + f;
-  std::string s = icds.empty() ? "no /etc/OpenCL/vendors/*.icd" : "/etc/OpenCL/vendors has " + icds;
+  // The variable of this process says nothing about a recorded machine.
+  if (const auto vendors = openClVendors(); root.live() && !vendors.variable.empty())
+    s = "unset " + vendors.variable + ", or put a driver's .icd file there";
+  else s = icds.empty() ? "no /etc/OpenCL/vendors/*.icd" : "/etc/OpenCL/vendors has " + icds;
   return s + "; install your card's OpenCL driver, or pocl-opencl-icd to run on the CPU";
 }
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "runtime/dal/opencl_vendors.h"
 #include "runtime/dal/pci_address.h"
 #include "runtime/dal/probes/probes.h"
 
@@ -146,7 +147,7 @@ std::string askOpenClLoader(std::vector<OpenClFacts>& out) {
   uint32_t n = 0;
   const int32_t e = api.platforms(0, nullptr, &n);
   if (e == -1001 || (e == 0 && n == 0))
-    return "the OpenCL loader found no driver (error -1001: no usable file in /etc/OpenCL/vendors/*.icd)";
+    return "the OpenCL loader found no driver (error -1001: no usable file in " + openClVendors().text() + ")";
   if (e != 0) return "clGetPlatformIDs failed with error " + std::to_string(e);
   std::vector<Handle> platforms(n);
   if (const int32_t e2 = api.platforms(n, platforms.data(), nullptr); e2 != 0)

@@ -71,6 +71,30 @@ def test_autoload_switched_off_is_a_finding(flagos, site):
         assert rc == (1 if wrong else 0), value
 
 
+def test_no_driver_names_the_place_that_was_searched(flagos, site, tmp_path):
+    gone, empty = str(tmp_path / "gone"), tmp_path / "icd"
+    empty.mkdir()
+    for folder in (gone, str(empty)):
+        # OCL_ICD_VENDORS wins over OPENCL_VENDOR_PATH, as in the loader.
+        rc, doc = doctor(flagos, VIRTUAL_ENV=site(), OCL_ICD_VENDORS=folder, OPENCL_VENDOR_PATH="/etc/OpenCL/vendors")
+        text = json.dumps(doc["problems"])
+        assert rc == 3 and f"{folder} (set by OCL_ICD_VENDORS)" in text and "pocl-opencl-icd" in text, text
+        assert "/etc/OpenCL" not in text
+        opencl = next(p for p in doc["probes"] if p["name"] == "opencl")
+        assert f"{folder} (set by OCL_ICD_VENDORS)" in opencl["why_nothing"]
+
+
+def test_a_package_named_by_a_pth_file_is_installed(flagos, site, tmp_path):
+    environment = site(flagos=False)
+    folder = tmp_path / "build" / "python"
+    (folder / "flagos").mkdir(parents=True)
+    (folder / "flagos" / "__init__.py").write_text("")
+    sites = next((tmp_path / "venv").rglob("site-packages"))
+    (sites / "flagos.pth").write_text(f"# comment\nimport os\n{folder}\n")
+    rc, doc = doctor(flagos, VIRTUAL_ENV=environment)
+    assert rc == 0 and doc["torch"]["flagos_package"] is True, doc["problems"]
+
+
 def test_home_is_not_named(flagos, site, tmp_path):
     home = str(tmp_path)
     rc, out, _ = flagos("doctor", VIRTUAL_ENV=site(), HOME=home, XDG_CONFIG_HOME="", FLAGOS_RULES=home + "/rules.json")
