@@ -35,6 +35,14 @@ std::vector<std::string> expand(const std::vector<std::string>& paths, std::vect
   return out;
 }
 
+// Bytes that Python would not take as a program: reading them all the same would end in a confident "0 device sites".
+const char* notPython(const std::string& path, const std::string& text) {
+  if (fs::path(path).extension() == ".ipynb") return "a notebook; only Python source files are read";
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) return "UTF-16 text; Python source is UTF-8";
+  if (text.find('\0') != std::string::npos) return "not Python source: it has zero bytes";
+  return nullptr;
+}
+
 }  // namespace
 
 int runCheck(const CheckOptions& options) {
@@ -72,6 +80,8 @@ int runCheck(const CheckOptions& options) {
     auto raw = readFile(path, kMaxSourceBytes);
     if (!raw) {
       f.skipped = raw.error().what;
+    } else if (const char* reason = notPython(path, *raw)) {
+      f.skipped = reason;
     } else {
       std::string text = raw->starts_with("\xef\xbb\xbf") ? raw->substr(3) : *raw;
       std::string why;

@@ -73,10 +73,12 @@ int runProgram(int argc, char** argv) {
       check.paths.push_back(a);
     }
   }
+  if (check.json && check.sarif) return wrong("--json and --sarif: choose one");
   if (checking) {
     if (check.paths.empty()) return wrong("--check needs a file or a folder");
     return runCheck(check);
   }
+  if (check.json || check.sarif || check.attach) return wrong("--json, --sarif and --attach need --check PATH");
   if (!check.paths.empty()) return wrong("a path needs --check: flagos-lsp --check " + check.paths[0]);
   ServerOptions server;
   server.devices = check.devices;

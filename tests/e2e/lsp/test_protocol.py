@@ -146,6 +146,31 @@ def test_check_exit_codes(tmp_path):
     assert [s["devices"][0]["device"] for s in json.loads(out)["files"][0]["sites"]] == ["npu:0"]
 
 
+def test_what_python_would_not_read_is_skipped_with_a_reason(tmp_path):
+    for name, data, why in (("a.py", b"import torch\nx = 1\0\n", "zero bytes"), ("b.py", "import torch\n".encode("utf-16"), "UTF-16"),
+                            ("c.ipynb", b'{"cells": 5}', "a notebook")):
+        path = tmp_path / name
+        path.write_bytes(data)
+        code, out, err = check(str(path), "--json", "--devices", "npu:0")
+        assert code == 4 and why in json.loads(out)["files"][0]["skipped"] and err.count("\n") == 1, (name, out, err)
+
+
+def test_check_reads_line_ends_and_bytes_as_python_does(tmp_path):
+    for data in (b'import torch\rx = torch.zeros(3, device="npu")\r', b'\xef\xbb\xbfimport torch\nx = torch.zeros(3, device="npu")\n',
+                 b'import torch\r\nx = torch.zeros(3, device="npu")  # \xff\xfe\n'):
+        path = tmp_path / "x.py"
+        path.write_bytes(data)
+        code, out, _ = check(str(path), "--json", "--devices", "npu:0")
+        [site] = json.loads(out)["files"][0]["sites"]
+        assert code == 0 and site["range"]["start"] == {"line": 1, "character": 4}, data
+
+
+def test_options_of_a_check_without_a_check_are_refused():
+    for call in (["--json"], ["--sarif"], ["--attach"], ["--check", EXAMPLE, "--json", "--sarif"]):
+        done = subprocess.run([SERVER, *call], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1, (call, done)
+
+
 def test_attach_without_a_process_says_so(tmp_path):
     done = subprocess.run([SERVER, "--check", EXAMPLE, "--attach", "--devices", "npu:0"], capture_output=True, text=True, timeout=60,
                           env={**os.environ, "FLAGOS_RUNTIME_DIR": str(tmp_path / "nobody")})
