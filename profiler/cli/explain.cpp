@@ -110,7 +110,7 @@ Result<Target> target(const std::string& device) {
 }
 
 Exit offline(const Options& o) {
-  if (o.query.op.empty()) return report("explain", fail("which operator?", "Write flagos explain aten::mm --shapes \"[64,32] [32,16]\", or --at FILE:LINE"));
+  if (o.query.op.empty()) return report("explain", fail("no operator was named", "Write flagos explain aten::mm --shapes \"[64,32] [32,16]\", or --at FILE:LINE"));
   if (!o.why_not.empty() && kde::candidateId(o.why_not) == kde::kNoCandidate) {
     const std::string near = kde::nearestCandidate(o.why_not);
     std::string all;
@@ -127,9 +127,8 @@ Exit offline(const Options& o) {
   options.device = t->description;
   options.identity = t->identity;
   kde::switchesFromEnvironment(options);
-  options.rules_file = o.rules;
   const auto router = kde::Router::create(options);
-  if (!o.rules.empty()) {   // a file named here must be right
+  if (!o.rules.empty()) {   // a file named here must be right; read once, since it may be a pipe: --rules <(...)
     auto text = readFile(o.rules);
     if (!text) return report("explain", text.error());
     if (auto set = router->setRules(*text, o.rules); !set) return report("explain", set.error());
@@ -202,6 +201,10 @@ Exit atLine(const Options& o) {
 
 Exit run(const Options& o) {
   if (o.fields) return printFields(o);
+  const kde::Query& q = o.query;
+  if (!o.at.empty() && !(q.op + q.shapes + q.dtype + q.layout + q.scalars + o.device + o.rules).empty())
+    return report("explain", fail("--at asks a running process about what it did; an operator, --shapes and the like ask offline", "Use one of them"));
+  if (o.at.empty() && o.pid) return report("explain", fail("--pid goes with --at FILE:LINE"));
   return o.at.empty() ? offline(o) : atLine(o);
 }
 

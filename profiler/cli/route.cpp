@@ -63,8 +63,11 @@ Exit set(const Options& o) {
     const std::string from = std::filesystem::absolute(o.file, ec).lexically_normal().string();
     // Checked here as well, so that a mistake is reported with its exit code before any process is asked.
     const auto parsed = kde::parseRules(*text, o.file, kde::Level::user);
-    for (size_t i = 1; i < parsed.errors.size(); ++i) report("route", parsed.errors[i]);
-    if (!parsed.errors.empty()) return report("route", parsed.errors.front());
+    if (!parsed.errors.empty()) {
+      Error e = parsed.errors.front();
+      if (parsed.errors.size() > 1) e.what += " (and " + std::to_string(parsed.errors.size() - 1) + " more)";
+      return report("route", e);
+    }
     return send(o, "route.set", {{"rules", *text}, {"from", from}});
   }
   if (o.op.empty() || o.use.empty()) return report("route", fail("set needs a rule file, or --op OP and --use CANDIDATE"));

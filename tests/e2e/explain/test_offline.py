@@ -1,6 +1,7 @@
 """`flagos explain` without a process: the contract's document, rules, devices of the table, wrong calls."""
 import json
 import os
+import threading
 
 import pytest
 
@@ -137,3 +138,24 @@ def test_a_broken_rule_file_is_exit_4_with_its_place(flagos, tmp_path):
     assert done.returncode == 0
     assert "unknown field 'batchh'" in done.stderr
     assert "tiny-gemm-on-cpu" in done.stdout
+
+
+def test_rules_may_come_from_a_pipe(flagos, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    text = json.dumps({"version": 1, "rules": [WIDE]})
+    writer = threading.Thread(target=lambda: pipe.write_text(text))
+    writer.start()
+    assert flagos.json(*mm(1025, "--rules", str(pipe)))["chosen"] == "opencl.gemm.tiled"
+    writer.join()
+
+
+def test_a_broken_file_is_one_sentence_with_place_and_reason(flagos, tmp_path):
+    path = tmp_path / "rules.json"
+    for text, where, why in ((b"\xa2\xff\x1b[31m", ":1:1: ", "invalid literal"), (b"", ":1:1: ", "unexpected end"), (b"[" * 200000, ":1:1: ", "nested deeper"),
+                             (b'{"version":1,"rules":[{"name":5}]}', ":1:31: ", "'name' must be a text (and 1 more)")):
+        path.write_bytes(text)
+        for call in (mm(8, "--rules", str(path)), ("route", "set", str(path))):
+            done = flagos.run(*call)
+            assert done.returncode == 4 and done.stdout == "" and done.stderr.count("\n") == 1, done
+            assert f"{path}{where}" in done.stderr and why in done.stderr and done.stderr.isascii(), done.stderr
