@@ -63,6 +63,7 @@ Exit check(const Options& o) {
 // Reads a line of any length up to 1 MiB; longer ones are cut, which the parser then reports.
 bool readLine(std::string& line) {
   line.clear();
+  if (std::ferror(stdin)) return false;
   int c;
   while ((c = ::getchar_unlocked()) != EOF && c != '\n')
     if (line.size() < (1u << 20)) line.push_back(static_cast<char>(c));
@@ -112,6 +113,7 @@ Exit match(const Options& o) {
     }
   }
   std::cout << out << std::flush;
+  if (std::ferror(stdin)) return report("fingerprints match", fail("stdin cannot be read", "Pipe boards in, one JSON object a line", Exit::broken_input));
   return exit;
 }
 

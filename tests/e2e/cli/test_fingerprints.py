@@ -174,3 +174,11 @@ def test_a_closed_reader_is_no_crash():
     except BrokenPipeError:
         pass
     assert program.wait(timeout=60) >= 0, "ended by a signal"
+
+
+def test_a_stdin_that_cannot_be_read_is_no_empty_answer(tmp_path):
+    program = os.path.join(BUILD, "bin", "flagos")
+    folder = os.open(tmp_path, os.O_RDONLY)
+    done = subprocess.run([program, "fingerprints", "match", "--json"], stdin=folder, capture_output=True, text=True, timeout=60)
+    os.close(folder)
+    assert done.returncode == 4 and done.stdout == "" and "stdin cannot be read" in done.stderr
