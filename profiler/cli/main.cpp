@@ -23,13 +23,16 @@ void collectNames(const CLI::App& app, std::vector<std::string>& options, std::v
 // The first word that is neither known nor a value, as CLI11 found it, with the nearest known one.
 std::string withNearest(const CLI::App& app, const std::string& sentence, int argc, char** argv) {
   const CLI::App* at = &app;
+  std::string name = "flagos";
   for (const CLI::App* next = at; next;) {
     at = next;
+    if (at != &app) name += " " + at->get_name();
     next = nullptr;
     for (const CLI::App* s : at->get_subcommands()) next = s;
   }
   std::vector<std::string> options, commands;
   collectNames(*at, options, commands);
+  std::string unknown;
   for (int i = 1; i < argc; ++i) {
     std::string word = argv[i];
     if (const auto eq = word.find('='); eq != std::string::npos) word.resize(eq);
@@ -37,7 +40,7 @@ std::string withNearest(const CLI::App& app, const std::string& sentence, int ar
     // "A subcommand is required" does not repeat the word that was no subcommand.
     const bool named = sentence.find(word) != std::string::npos;
     const bool missing =
-        !is_option && word != at->get_name() && sentence.find("subcommand is required") != std::string::npos;
+        !is_option && name.find(" " + word) == std::string::npos && sentence.find("subcommand is required") != std::string::npos;
     if (!named && !missing) continue;
     const auto& choices = is_option ? options : commands;
     bool known = false;
@@ -46,9 +49,21 @@ std::string withNearest(const CLI::App& app, const std::string& sentence, int ar
     const std::string near = flagos::nearest(word, choices);
     const std::string what = missing ? "no command " + word : sentence;
     if (!near.empty()) return what + "; did you mean " + near + "?";
+    if (missing && unknown.empty()) unknown = what;
   }
-  const std::string name = at == &app ? "flagos" : "flagos " + at->get_name();
-  return sentence + "; see " + name + " --help";
+  return (unknown.empty() ? sentence : unknown) + "; see " + name + " --help";
+}
+
+// An option given as "" is nearly always an unset shell variable; taking it as "not given" would answer about something
+// else than was asked.
+std::string emptyOption(const CLI::App& app) {
+  for (const CLI::Option* o : app.get_options())
+    if (o->count() > 0 && o->get_items_expected_max() > 0)
+      for (const std::string& value : o->results())
+        if (value.empty()) return o->get_name();
+  for (const CLI::App* s : app.get_subcommands())
+    if (const std::string name = emptyOption(*s); !name.empty()) return name;
+  return "";
 }
 
 int run(int argc, char** argv) {
@@ -74,6 +89,10 @@ int run(int argc, char** argv) {
     for (char& c : sentence)
       if (c == '\n') c = ' ';
     std::cerr << "flagos: " << withNearest(app, sentence, argc, argv) << "\n";
+    return static_cast<int>(Exit::usage);
+  }
+  if (const std::string name = emptyOption(app); !name.empty()) {
+    std::cerr << "flagos: " << name << " was given an empty value; give one, or leave it out\n";
     return static_cast<int>(Exit::usage);
   }
   for (auto& [sub, execute] : runs)

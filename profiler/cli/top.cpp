@@ -23,7 +23,7 @@ void printTables(const std::vector<telemetry::ProcessRow>& rows) {
 }
 
 Exit run(const Options& o) {
-  if (o.interval < 0.1 || o.interval > 60)
+  if (!(o.interval >= 0.1 && o.interval <= 60))   // also not-a-number
     return report("top", fail("--interval must lie between 0.1 and 60 seconds"));
   if (!view::screen(o.screen)) return report("top", fail("no screen '" + o.screen + "'", "There are: devices, lines, routes, fallbacks, processes"));
   view::SessionOptions options;
