@@ -29,15 +29,6 @@ bool integer(std::string_view s, int64_t* out) {
 
 std::string hint(const std::string& near) { return near.empty() ? "" : "Did you mean " + near + "?"; }
 
-Result<void> checkOp(const std::string& op) {
-  const bool named = op.find("::") != std::string::npos;
-  if (!named && isAtenOp("aten::" + op)) return fail("no operator is named '" + op + "'", "Did you mean aten::" + op + "?");
-  // Only PyTorch's own names can be checked; another library's operators are taken as they are.
-  if (named && op.substr(0, 6) != "aten::") return {};
-  if (isAtenOp(op) || findNativeOpExact(op)) return {};
-  return fail("no operator is named '" + op + "'", hint(nearestOp(op)));
-}
-
 Result<void> readShapes(std::string_view text, Signature& s) {
   size_t i = 0;
   auto space = [&] { while (i < text.size() && (text[i] == ' ' || text[i] == ',' || text[i] == '\t')) ++i; };
@@ -144,6 +135,15 @@ Result<void> readScalars(const std::string& text, const std::string& op, Signatu
 }
 
 }  // namespace
+
+Result<void> checkOp(const std::string& op) {
+  const bool named = op.find("::") != std::string::npos;
+  if (!named && isAtenOp("aten::" + op)) return fail("no operator is named '" + op + "'", "Did you mean aten::" + op + "?");
+  // Only PyTorch's own names can be checked; another library's operators are taken as they are.
+  if (named && op.substr(0, 6) != "aten::") return {};
+  if (isAtenOp(op) || findNativeOpExact(op)) return {};
+  return fail("no operator is named '" + op + "'", hint(nearestOp(op)));
+}
 
 Result<Signature> signatureOf(const Query& q, int device) {
   if (auto ok = checkOp(q.op); !ok) return ok.error();

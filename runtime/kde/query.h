@@ -16,6 +16,9 @@ struct Query {
   std::string scalars;   // "stride=2 padding=1": names of kde/families.h; stride, padding, dilation, kernel set both
 };
 
+// An operator's name that no operator has is an error with the nearest right one; other libraries' names pass unchecked.
+Result<void> checkOp(const std::string& op);
+
 // Errors name the word that is wrong and the nearest right one (exit usage).
 Result<Signature> signatureOf(const Query&, int device);
 

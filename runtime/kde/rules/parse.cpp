@@ -6,6 +6,8 @@
 #include "runtime/base/json.h"
 #include "runtime/base/settings.h"
 #include "runtime/kde/catalog/catalog.h"
+#include "runtime/kde/catalog/native_ops.h"
+#include "runtime/kde/query.h"
 #include "runtime/kde/rules/positions.h"
 #include "runtime/kde/rules/rule.h"
 
@@ -107,6 +109,11 @@ class Parser {
     const bool glob = op.find_first_of("*?") != std::string::npos;
     if (!glob && op.find("::") == std::string::npos)
       errorAt(at + "/op", inQuotes(op) + " is no operator name; did you mean aten::" + op + "?");
+    else if (!glob)
+      if (auto known = checkOp(op); !known) {
+        const std::string near = nearestOp(op);
+        errorAt(at + "/op", known.error().what + (near.empty() ? "" : didYouMean(near)));
+      }
     r.ops = withComposites(op);
     if (j.contains("when")) when(r, j["when"], at + "/when", glob ? "" : op);
     file_.rules.push_back(std::move(r));

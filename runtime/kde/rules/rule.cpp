@@ -5,6 +5,7 @@
 #include "runtime/base/settings.h"
 #include "runtime/kde/catalog/catalog.h"
 #include "runtime/kde/catalog/native_ops.h"
+#include "runtime/kde/query.h"
 
 namespace flagos::kde {
 namespace {
@@ -73,6 +74,8 @@ Result<Rule> makeRule(std::string_view op_glob, std::string_view name_of_candida
   }
   if (op_glob.find("::") == std::string_view::npos && op_glob.find_first_of("*?") == std::string_view::npos)
     return fail("'" + std::string(op_glob) + "' is no operator name", "Write aten::" + std::string(op_glob));
+  if (op_glob.find_first_of("*?") == std::string_view::npos)
+    if (auto known = checkOp(std::string(op_glob)); !known) return known.error();
   Rule r;
   r.name = std::string(name);
   r.ops = withComposites(op_glob);

@@ -131,3 +131,21 @@ def test_no_colour_and_one_document(flagos):
     rc, out, _ = flagos("devices", "--json")
     assert rc == 0 and json.loads(out) and "\x1b" not in out
     assert "\x1b" not in flagos("devices")[1]
+
+
+@pytest.mark.parametrize("call, words", [
+    (["devices", "--root", ""], ["--root", "empty value"]),
+    (["doctor", "--record", ""], ["--record", "empty value"]),
+    (["route", "lst"], ["no command lst", "did you mean list?"]),
+    (["route", "frob"], ["no command frob", "flagos route --help"]),
+    (["route", "list", "--pid", "abc"], ["--pid", "flagos route list --help"]),
+    (["route", "set", "--op", "aten::matmull", "--use", "host.aten"], ["'aten::matmull'", "Did you mean aten::matmul?"]),
+    (["top", "--once", "--interval", "nan"], ["--interval", "0.1"]),
+    (["explain"], ["no operator was named. Write"]),
+    (["explain", "aten::mm", "--at", "x.py:3"], ["--at", "one of them"]),
+    (["explain", "aten::mm", "--pid", "3"], ["--pid goes with --at"]),
+])
+def test_a_wrong_call_is_one_sentence_and_exit_2(flagos, call, words):
+    rc, out, err = flagos(*call)
+    assert rc == 2 and out == "" and err.count("\n") == 1, (rc, out, err)
+    assert all(w in err for w in words), err

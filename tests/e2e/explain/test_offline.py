@@ -90,7 +90,7 @@ def test_fields(flagos):
 
 
 @pytest.mark.parametrize("args, code, says", [
-    (("explain",), 2, "which operator?"),
+    (("explain",), 2, "no operator was named"),
     (("explain", "aten::lineer"), 2, "Did you mean aten::linear?"),
     (("explain", "mm"), 2, "Did you mean aten::mm?"),
     (("explain", "aten::mm", "--why-not", "opencl.gem.wide"), 2, "Did you mean opencl.gemm.wide?"),

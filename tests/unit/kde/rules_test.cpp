@@ -46,6 +46,7 @@ TEST_CASE("each mistake in a rule file is named with line and column") {
       {"{\"version\":1,\"rules\":[\n{\"op\":\"aten::mm\"}]}", "r.json:2:1: a rule needs one of use, prefer, forbid"},
       {"{\"version\":1,\"rules\":[\n{\"use\":\"host.aten\",\n \"forbid\":\"host.aten\"}]}", "r.json:3:2: a rule has one of use, prefer, forbid"},
       {"{\"version\":1,\"rules\":[\n{\"op\":\"mm\",\"use\":\"host.aten\"}]}", "r.json:2:7: 'mm' is no operator name; did you mean aten::mm?"},
+      {"{\"version\":1,\"rules\":[\n{\"op\":\"aten::matmull\",\"use\":\"host.aten\"}]}", "r.json:2:7: no operator is named 'aten::matmull'; did you mean aten::matmul?"},
       {"{\"version\":1,\"rules\":[\n{\"op\":1,\"use\":\"host.aten\"}]}", "r.json:2:7: 'op' must be a text"},
       {"{\"version\":1,\"rules\":[\n{\"usee\":\"host.aten\"}]}",
        "r.json:2:2: unknown key 'usee'; did you mean use?\nr.json:2:1: a rule needs one of use, prefer, forbid"},
