@@ -145,8 +145,9 @@ class TheRouter final : public Router {
     for (const Error& e : file.errors) problem(e.text());
     return std::move(file.rules);
   }
-  void problem(std::string text) {
-    if (problems_.size() < kMaxProblems) problems_.push_back(std::move(text));
+  void problem(const std::string& text) {
+    // Valid UTF-8 whatever a path holds: a Python warning made of anything else becomes an exception in the user's call.
+    if (problems_.size() < kMaxProblems) problems_.push_back(Json::parse(dump(Json(text))).get<std::string>());
   }
 
   void readFiles() {

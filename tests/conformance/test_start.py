@@ -77,6 +77,19 @@ def test_no_driver_leaves_torch_working():
     assert "flagos doctor" in out
 
 
+def test_a_broken_rule_file_is_a_warning_with_place_and_reason(tmp_path):
+    path = tmp_path / "rules.json"
+    code = "import torch\nx = torch.ones(4, 4, device='npu'); print((x @ x).sum().item())"
+    for name, data, place, why in ((path, b"\xa2\xff\x1b[31m", ":1:1: ", "invalid literal"), (path, b"", ":1:1: ", "unexpected end"),
+                                   (path, b'{"version":1,"rules":[{"op":"aten::mm","use":"opencl.gem.tiled"}]}', ":1:46: ", "did you mean opencl.gemm.tiled?"),
+                                   (tmp_path / "\udcff.json", None, ": ", "cannot open")):
+        if data is not None:
+            path.write_bytes(data)
+        status, out, err = python(code, FLAGOS_RULES=name)
+        assert (status, out) == (0, "64.0\n"), err
+        assert err.count("UserWarning") == 1 and f".json{place}" in err and why in err, err
+
+
 def test_a_second_owner_of_the_slot_is_named_and_torch_goes_on():
     code = """
         import torch, types, sys
