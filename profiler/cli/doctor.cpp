@@ -20,6 +20,7 @@
 #include "runtime/dal/fingerprint/database.h"
 #include "runtime/dal/inventory.h"
 #include "runtime/dal/opencl_vendors.h"
+#include "runtime/kde/rules/rule.h"
 
 namespace flagos::cli {
 namespace {
@@ -148,6 +149,28 @@ Json runtimePart(std::vector<Problem>& problems) {
   if (dir.size() + 13 > 107)
     problems.push_back({"the runtime folder's path is too long for a socket: " + tilde(dir),
                         "set FLAGOS_RUNTIME_DIR to a shorter one"});
+  if (auto made = makeDirs(cacheDir()); !made || ::access(cacheDir().c_str(), W_OK) != 0)
+    problems.push_back({"compiled kernels cannot be kept, so that every start compiles them again: " +
+                            tilde(made ? cacheDir() + " is not writable" : made.error().text()),
+                        "set FLAGOS_CACHE_DIR to a folder of your own"});
+  return j;
+}
+
+// The user's rule file as a process would read it; "no problem" must not be said of one that is refused.
+Json rulesPart(std::vector<Problem>& problems) {
+  const auto named = setting("FLAGOS_RULES");
+  const std::string path = named ? *named : configDir() + "/rules.json";
+  Json j{{"file", tilde(path)}, {"found", ::access(path.c_str(), F_OK) == 0}, {"rules", nullptr}};
+  if (!named && !j["found"].get<bool>()) return j;
+  std::vector<Error> errors;
+  if (const auto text = readFile(path, 1u << 20)) {
+    auto parsed = kde::parseRules(*text, path, kde::Level::user);
+    j["rules"] = parsed.rules.size();
+    errors = std::move(parsed.errors);
+  } else {
+    errors.push_back(text.error());
+  }
+  for (const Error& e : errors) problems.push_back({"routing rules: " + tilde(e.text()), ""});
   return j;
 }
 
@@ -199,6 +222,7 @@ Json collect(std::vector<Problem>& problems, bool& usable) {
   for (const std::string& p : dal::database().problems()) problems.push_back({p, "flagos fingerprints check FILE"});
   j["torch"] = torchPart(problems);
   j["folders"] = runtimePart(problems);
+  j["rules"] = rulesPart(problems);
   j["problems"] = Json::array();
   for (const Problem& p : problems)
     j["problems"].push_back(Json{{"what", p.what}, {"todo", p.todo.empty() ? Json(nullptr) : Json(p.todo)}});

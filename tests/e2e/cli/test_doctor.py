@@ -95,6 +95,28 @@ def test_a_package_named_by_a_pth_file_is_installed(flagos, site, tmp_path):
     assert rc == 0 and doc["torch"]["flagos_package"] is True, doc["problems"]
 
 
+@pytest.mark.parametrize("name, value, words", [
+    ("FLAGOS_CACHE_DIR", "/proc/x", ["/proc/x", "compiles them again", "FLAGOS_CACHE_DIR"]),
+    ("FLAGOS_RUNTIME_DIR", "/proc/x", ["/proc/x", "cannot be announced"]),
+    ("FLAGOS_RUNTIME_DIR", "TMP/" + "d" * 120, ["too long for a socket"]),
+    ("FLAGOS_RULES", "/nonexistent/rules.json", ["/nonexistent/rules.json", "cannot open"]),
+])
+def test_a_folder_or_file_that_cannot_be_used_is_a_problem(flagos, site, tmp_path, name, value, words):
+    rc, doc = doctor(flagos, VIRTUAL_ENV=site(), **{name: value.replace("TMP", str(tmp_path))})
+    text = json.dumps(doc["problems"])
+    assert rc == 1 and all(w in text for w in words), text
+
+
+def test_a_refused_rule_is_a_problem_with_its_place(flagos, site, tmp_path):
+    path = tmp_path / "rules.json"
+    path.write_text('{"version": 1, "rules": [\n{"op": "aten::mm", "use": "opencl.gem.tiled"}]}')
+    rc, doc = doctor(flagos, VIRTUAL_ENV=site(), FLAGOS_RULES=str(path))
+    assert rc == 1 and "rules.json:2:" in json.dumps(doc["problems"]) and "opencl.gemm.tiled" in json.dumps(doc["problems"])
+    path.write_text('{"version": 1, "rules": [{"op": "aten::mm", "use": "opencl.gemm.tiled"}]}')
+    rc, doc = doctor(flagos, VIRTUAL_ENV=site(), FLAGOS_RULES=str(path))
+    assert rc == 0 and doc["rules"]["rules"] == 1
+
+
 def test_home_is_not_named(flagos, site, tmp_path):
     home = str(tmp_path)
     rc, out, _ = flagos("doctor", VIRTUAL_ENV=site(), HOME=home, XDG_CONFIG_HOME="", FLAGOS_RULES=home + "/rules.json")
