@@ -31,6 +31,25 @@ def test_the_host_is_asked_first_when_told_so():
     assert json.loads(good(code, FLAGOS_ROUTE="host")) == ["host.aten"]
 
 
+def test_an_index_out_of_range_raises_as_on_the_cpu():
+    # Whole numbers have no NaN: a kernel's answer to a bad index would look like data.
+    out = good("""
+        import torch
+        a = torch.arange(4, device="npu"); bad = torch.tensor([9], device="npu")
+        calls = [lambda: a[bad], lambda: torch.gather(a, 0, bad), lambda: a.index_select(0, bad),
+                 lambda: a.clone().index_put((bad,), torch.tensor([5], device="npu")),
+                 lambda: torch.zeros(4, device="npu").scatter(0, bad, torch.ones(1, device="npu")),
+                 lambda: torch.nn.functional.embedding(bad, torch.ones(3, 2, device="npu"))]
+        for call in calls:
+            try:
+                print("answered", call())
+            except (IndexError, RuntimeError) as error:
+                print("out of" in str(error))
+        print(a[torch.tensor([-1, 2], device="npu")].tolist())
+    """)
+    assert out == "True\n" * 6 + "[3, 2]\n"
+
+
 def test_a_fallback_is_warned_about_once_per_operator():
     code = f"import torch\nfor _ in range(3): {RARE}"
     status, _, err = python(code, FLAGOS_ROUTE="opencl", FLAGOS_FALLBACK="warn")

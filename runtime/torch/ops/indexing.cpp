@@ -19,7 +19,8 @@ int dimOf(const OpCall& c, size_t i) {
 }
 
 // PyTorch raises on an index out of range; a kernel cannot. These rows therefore serve routes that were asked for
-// (FLAGOS_ROUTE=opencl, rules, discrete devices); a bad index gives NaN or is dropped, never another element's value.
+// (FLAGOS_ROUTE=opencl, rules, discrete devices): the built-in rules named checked-* send the rest to the host. A bad
+// index gives NaN (0 for whole numbers) or is dropped, never another element's value.
 
 // (self, dim, index, *, sparse_grad, out)
 Result<void> gather(OpCall& c) {
