@@ -41,7 +41,7 @@ mou::Block* allocateBlock(int index, size_t bytes) {
   ocl::Device& device = openDevice(index);
   auto block = device.pool().allocate(bytes, currentQueueId(index), siteNow());
   if (!block.ok()) {
-    TORCH_CHECK_WITH(OutOfMemoryError, false, "npu:", index, ": ", block.error().text(), holdersText(device.pool()));
+    TORCH_CHECK_WITH(OutOfMemoryError, false, block.error().text(), holdersText(device.pool()));   // names the device
   }
   return *block;
 }
