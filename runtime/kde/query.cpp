@@ -41,15 +41,45 @@ Result<void> readShapes(std::string_view text, Signature& s) {
       return fail("'" + std::string(text.substr(i)) + "' is no shape", "Write --shapes \"[1024,512] [512,256]\"");
     const auto sizes = words(text.substr(i + 1, end - i - 1), ", \t");
     if (sizes.size() > 64) return fail("a shape has more than 64 dimensions");
+    int64_t elements = 1;
     for (const std::string& w : sizes) {
       int64_t v = 0;
       if (!integer(w, &v) || v < 0) return fail("'" + w + "' is no size", "Sizes are whole numbers, 0 or more");
+      if (v > 0 && __builtin_mul_overflow(elements, v, &elements))
+        return fail("'" + std::string(text.substr(i, end + 1 - i)) + "' has more elements than 64 bits can count");
       if (a.rank < kMaxRank) a.sizes[a.rank] = v;
       ++a.rank;
     }
     a.layout = Layout::contiguous;
     ++s.nargs;
     i = end + 1;
+  }
+  return {};
+}
+
+std::string shapeText(const ArgSig& a) {
+  std::string s = "[";
+  for (int d = 0; d < a.rank; ++d) s += (d ? "," : "") + std::to_string(a.sizes[static_cast<size_t>(d)]);
+  return s + "]";
+}
+
+// A product that PyTorch refuses has no route: explaining one would be a confident answer about nothing. Only the plain
+// products are known here; other operators' shapes are taken as given.
+Result<void> checkProduct(const std::string& op, const Signature& s) {
+  struct Product { const char* op; size_t left; uint8_t rank; bool transposed; };   // rank 0 = any
+  static constexpr Product products[] = {{"aten::mm", 0, 2, false}, {"aten::addmm", 1, 2, false}, {"aten::bmm", 0, 3, false},
+                                         {"aten::baddbmm", 1, 3, false}, {"aten::linear", 0, 0, true}};
+  for (const Product& p : products) {
+    if (op.substr(0, op.find('.')) != p.op || s.nargs < p.left + 2) continue;
+    const ArgSig &a = s.args[p.left], &b = s.args[p.left + 1];
+    if (a.layout == Layout::none || b.layout == Layout::none || a.rank > kMaxRank || b.rank > kMaxRank) continue;
+    const std::string what = op + " cannot multiply " + shapeText(a) + " by " + shapeText(b);
+    if (p.rank ? a.rank != p.rank || b.rank != p.rank : a.rank < 1 || b.rank < 1 || b.rank > 2)
+      return fail(what, p.rank ? "Both need " + std::to_string(p.rank) + " dimensions" : "Write the weight as [out,in]");
+    const int64_t inner = a.sizes[a.rank - 1u], other = b.sizes[p.transposed ? b.rank - 1u : b.rank - 2u];
+    if (inner != other) return fail(what, std::to_string(inner) + " and " + std::to_string(other) + " must be equal");
+    if (p.rank == 3 && a.sizes[0] != b.sizes[0])
+      return fail(what, "The batches " + std::to_string(a.sizes[0]) + " and " + std::to_string(b.sizes[0]) + " must be equal");
   }
   return {};
 }
@@ -155,6 +185,7 @@ Result<Signature> signatureOf(const Query& q, int device) {
   if (auto ok = readDtypes(q.dtype, s); !ok) return ok.error();
   if (auto ok = readLayouts(q.layout, s); !ok) return ok.error();
   if (auto ok = readScalars(q.scalars, q.op, s); !ok) return ok.error();
+  if (auto ok = checkProduct(q.op, s); !ok) return ok.error();
   return s;
 }
 
