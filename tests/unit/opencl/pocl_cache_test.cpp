@@ -2,8 +2,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <vector>
 
 #include "runtime/opencl/pocl_cache.h"
 #include "tests/unit/catch.h"
@@ -66,4 +70,24 @@ TEST_CASE("processes that run together get different kernel caches, those that f
 TEST_CASE("a cache folder that the user chose, or a folder that cannot be made, is left alone") {
   CHECK(chosenBy("/tmp", "/somewhere/else", 0, nullptr) == "/somewhere/else");
   CHECK(chosenBy("/proc/no/such", nullptr, 0, nullptr).empty());
+}
+
+TEST_CASE("kernel files that were cut short are removed before the driver sees them, whole ones stay") {
+  namespace fs = std::filesystem;
+  char tmpl[] = "/tmp/flagos-pocl-XXXXXX";
+  const std::string cache = ::mkdtemp(tmpl);
+  const fs::path folder = fs::path(cache) / "pocl" / "0" / "AB" / "kernel";
+  fs::create_directories(folder);
+  for (const char* name : {"whole.so", "short.so", "head.so"}) fs::copy_file("/proc/self/exe", folder / name);
+  fs::resize_file(folder / "short.so", fs::file_size(folder / "short.so") - 1);
+  fs::resize_file(folder / "head.so", 40);
+  std::ofstream(folder / "empty.so").close();
+  std::ofstream(folder / "noise.so") << std::string(300, '\xa7');
+  std::ofstream(folder / "program.bc") << "BC";
+  CHECK(chosenBy(cache, nullptr, 0, nullptr) == cache + "/pocl/0");
+  std::vector<std::string> left;
+  for (const auto& e : fs::directory_iterator(folder)) left.push_back(e.path().filename().string());
+  std::sort(left.begin(), left.end());
+  CHECK(left == std::vector<std::string>{"program.bc", "whole.so"});
+  fs::remove_all(cache);
 }
