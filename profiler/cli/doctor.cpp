@@ -70,8 +70,9 @@ Json openClFiles(std::vector<Problem>& problems) {
   j["vendors"] = vendors.path;
   j["vendors_from"] = vendors.variable.empty() ? Json(nullptr) : Json(vendors.variable);
   if (!vendors.variable.empty() && ::access(vendors.path.c_str(), R_OK) != 0) {
-    problems.push_back({"no OpenCL driver: " + vendors.text() + " was looked for and is not there",
-                        "unset " + vendors.variable + "; install your card's OpenCL driver, or pocl-opencl-icd to run on the CPU"});
+    problems.push_back(
+        {"no OpenCL driver: " + vendors.text() + " was looked for and is not there",
+         "unset " + vendors.variable + "; install your card's OpenCL driver, or pocl-opencl-icd to run on the CPU"});
     return j;
   }
   // One .icd file or one library instead of a folder: the loader takes it as it is.

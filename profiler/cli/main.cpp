@@ -39,8 +39,8 @@ std::string withNearest(const CLI::App& app, const std::string& sentence, int ar
     const bool is_option = word.size() > 1 && word[0] == '-';
     // "A subcommand is required" does not repeat the word that was no subcommand.
     const bool named = sentence.find(word) != std::string::npos;
-    const bool missing =
-        !is_option && name.find(" " + word) == std::string::npos && sentence.find("subcommand is required") != std::string::npos;
+    const bool missing = !is_option && name.find(" " + word) == std::string::npos &&
+                         sentence.find("subcommand is required") != std::string::npos;
     if (!named && !missing) continue;
     const auto& choices = is_option ? options : commands;
     bool known = false;

@@ -105,7 +105,8 @@ Result<std::string> readFile(const std::string& path, size_t max_bytes) {
       if (r < 0 && errno == EINTR) continue;
       if (r == 0) {
         ::close(fd);
-        Error e = fail("nothing was written to it for " + std::to_string(kPipeWaitMs / 1000) + " s", {}, Exit::broken_input);
+        Error e =
+            fail("nothing was written to it for " + std::to_string(kPipeWaitMs / 1000) + " s", {}, Exit::broken_input);
         e.where = path;
         return e;
       }

@@ -34,12 +34,13 @@ bool whole(const std::string& path) {
   return h.e_shoff <= size && table <= size - h.e_shoff;
 }
 
-// PoCL aborts the process over a kernel file that was cut short (a full disk, a power cut); without the file it compiles
-// again. About a millisecond for a hundred kernels.
+// PoCL aborts the process over a kernel file that was cut short (a full disk, a power cut); without the file it
+// compiles again. About a millisecond for a hundred kernels.
 void removeBroken(const std::string& dir) {
   namespace fs = std::filesystem;
   std::error_code ec;
-  for (fs::recursive_directory_iterator it(dir, fs::directory_options::skip_permission_denied, ec), end; !ec && it != end; it.increment(ec)) {
+  for (fs::recursive_directory_iterator it(dir, fs::directory_options::skip_permission_denied, ec), end;
+       !ec && it != end; it.increment(ec)) {
     if (it->path().extension() != ".so" || whole(it->path().string())) continue;
     std::error_code ignored;
     fs::remove(it->path(), ignored);
