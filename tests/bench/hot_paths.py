@@ -26,7 +26,7 @@ def alloc_cached():
 
 @figure("site.hit", "ns", 100)
 def site_hit():
-    return median_of(lambda: float(python("import torch, flagos._C as c\nprint(c._measure_site(1000000))")))
+    return median_of(lambda: float(python("import torch, flagos._C as c\nprint(c._measure_site(1000000)[0])")))
 
 
 @figure("item.idle", "us", 2)

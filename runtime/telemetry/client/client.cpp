@@ -52,7 +52,10 @@ class SocketClient final : public Client {
     if (!params.is_null()) message["params"] = params;
     auto sent = socket_.sendText(dump(message));
     lock.lock();
-    if (!sent) { replies_.erase(id); return sent.error(); }
+    if (!sent) {
+      replies_.erase(id);
+      return fail("process " + std::to_string(pid_) + ": " + sent.error().what, {}, Exit::no_device);
+    }
     const bool done = changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms),
                                         [&] { return !replies_[id].is_null() || !alive_; });
     Json reply = std::move(replies_[id]);

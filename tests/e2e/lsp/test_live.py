@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from conftest import SERVER
@@ -86,12 +87,16 @@ def test_a_killed_process_is_said_to_have_ended(tmp_path):
             c.initialize()
             c.open("file://" + script, text)
             c.wait("flagos/status", lambda p: p["state"] == "attached")
+            line = text.split("\n").index("    model = Net().to(device)")
+            end = time.monotonic() + 20
+            while "exact, pid" not in c.hover("file://" + script, line, 14)["contents"]["value"] and time.monotonic() < end:
+                time.sleep(0.1)
+            time.sleep(1)   # a killed process leaves the snapshot that it wrote last, at most half a second old
             seen = len(c.notifications)
             os.kill(t.pid, signal.SIGKILL)
             t.process.wait()
             ended = c.wait("flagos/status", lambda p: p["state"] == "ended", timeout=20, since=seen)
             assert "ended" in ended["text"]
-            line = text.split("\n").index("    model = Net().to(device)")
             assert "last seen in pid" in c.hover("file://" + script, line, 14)["contents"]["value"]
         finally:
             c.process.kill()

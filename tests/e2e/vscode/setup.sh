@@ -7,6 +7,9 @@ version=4.100.3                       # VS Code 1.100.3; later releases want Nod
 [ -f "$dir/ready-$version" ] && exit 0
 mkdir -p "$dir"
 cd "$dir"
+# Native modules are built against the headers beside the running node; nothing else is downloaded for it.
+node_home=$(dirname "$(dirname "$(readlink -f "$(command -v node)")")")
+[ ! -d "$node_home/include/node" ] || export npm_config_nodedir=$node_home
 [ -f package.json ] || echo '{"private": true}' >package.json
 # The package's own install script fetches binaries from elsewhere: its steps are done here by hand, without them.
 npm install --no-audit --no-fund --ignore-scripts "code-server@$version" playwright-core@1.54.1
