@@ -17,7 +17,8 @@ namespace flagos::ocl {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr auto kQuiet = 400ms;
+// Longer than one compile: saving compiles again, and would take the compiler away from a first step still under way.
+constexpr auto kQuiet = 3s;
 constexpr int kExitHandlers = 16;
 
 class Worker {

@@ -1,11 +1,9 @@
 """The digits network's training step: OpenCL only, against the same script on torch's CPU backend in the same run."""
 import json
 import os
-import subprocess
-import sys
 import tempfile
 
-from figures import BIN, ROOT, figure, python
+from figures import figure, python
 
 STEP = """
 import json, os, sys, time
@@ -83,23 +81,32 @@ def demo_builds():
 
 @figure("telemetry.viewer", "x", 1.01)
 def telemetry_viewer():
-    """Step time with one viewer at 10 Hz against none, in alternating blocks of one process."""
+    """Step time with one viewer that follows everything at 10 Hz, against none: alternating blocks of one process."""
     out = python(STEP + """
 import statistics, subprocess
 npu = steps('npu:0')
 for _ in range(20): npu()
 torch.npu.synchronize()
+VIEWER = '''
+import json, os, sys
+from websockets.sync.client import unix_connect
+with unix_connect(sys.argv[1], 'ws://localhost/telemetry', subprotocols=['flagos.v1'], max_size=None) as socket:
+    socket.recv()
+    socket.send(json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': 'subscribe', 'params': {'rate_hz': 10}}))
+    print('on', flush=True)
+    while True: socket.recv()
+'''
+entry = os.path.join(os.environ['FLAGOS_RUNTIME_DIR'], '%d.sock' % os.getpid())
 def watched(block):
-    viewer = subprocess.Popen([os.environ['FLAGOS_BIN'] + '/flagos', 'top', '--json', '--follow', '--interval', '0.1', '--pid', str(os.getpid())],
-                              stdout=subprocess.DEVNULL)
-    time.sleep(0.5)
+    viewer = subprocess.Popen([sys.executable, '-c', VIEWER, entry], stdout=subprocess.PIPE, env={**os.environ, 'TORCH_DEVICE_BACKEND_AUTOLOAD': '0'})
+    viewer.stdout.readline()
     try: return block()
-    finally: viewer.terminate(); viewer.wait()
-block = lambda: timed(npu, 'npu:0', 100)
+    finally: viewer.kill(); viewer.wait()
+block = lambda: timed(npu, 'npu:0', 150)
 a, b = [], []
-for _ in range(7):
+for _ in range(9):
     a.append(watched(block)); b.append(block())
 print(json.dumps([statistics.median(a), statistics.median(b)]))
-""", {**ONLY_OPENCL, "FLAGOS_BIN": BIN})
+""", {**ONLY_OPENCL, "FLAGOS_RUNTIME_DIR": tempfile.mkdtemp(prefix="flagos-bench-")})
     watched, alone = json.loads(out.splitlines()[-1])
     return watched, "no viewer", alone
