@@ -85,6 +85,7 @@ class Parser {
     std::string op = "*";
     int actions = 0;
     LineColumn last{0, 0};
+    std::string target_at;
     for (const auto& [key, value] : j.items()) {
       const std::string p = at + pointerStep(key);
       if (key == "comment") continue;
@@ -100,6 +101,7 @@ class Parser {
         if (place.line > last.line || (place.line == last.line && place.column > last.column)) last = place;
         r.action = key == "use" ? Action::use : key == "prefer" ? Action::prefer : Action::forbid;
         r.target = text;
+        target_at = p;
         target(r, text, p);
       }
     }
@@ -107,6 +109,7 @@ class Parser {
     if (!actions && !j.contains("use") && !j.contains("prefer") && !j.contains("forbid"))
       errorAt(at, "a rule needs one of use, prefer, forbid");
     const bool glob = op.find_first_of("*?") != std::string::npos;
+    const size_t mistakes = file_.errors.size();
     if (!glob && op.find("::") == std::string::npos)
       errorAt(at + "/op", inQuotes(op) + " is no operator name; did you mean aten::" + op + "?");
     else if (!glob)
@@ -114,6 +117,10 @@ class Parser {
         const std::string near = nearestOp(op);
         errorAt(at + "/op", known.error().what + (near.empty() ? "" : didYouMean(near)));
       }
+    // Said only where both names are known: a misspelled one is the mistake to name.
+    if (file_.errors.size() == mistakes && actions == 1)
+      if (const std::string why = whyNoFit(op, r.targets); !why.empty())
+        errorAt(target_at, why + (r.action == Action::forbid ? "" : didYouMean(sameForFamily(op, r.targets.front()))));
     r.ops = withComposites(op);
     if (j.contains("when")) when(r, j["when"], at + "/when", glob ? "" : op);
     file_.rules.push_back(std::move(r));

@@ -1,6 +1,7 @@
 #include "runtime/kde/rules/rule.h"
 
 #include <algorithm>
+#include <set>
 
 #include "runtime/base/settings.h"
 #include "runtime/kde/catalog/catalog.h"
@@ -22,7 +23,43 @@ bool compare(double a, Compare c, double b) {
   return false;
 }
 
+bool isGlob(std::string_view op) { return op.find_first_of("*?") != std::string_view::npos; }
+
+// Families of the operators that a rule's `op` covers, those that a composite runs as included.
+std::set<Family> familiesOf(std::string_view op) {
+  std::set<Family> out;
+  if (!isGlob(op) && familyOf(op) != Family::other) out.insert(familyOf(op));
+  for (const NativeOp& row : nativeOpTable()) {
+    if (!opMatches(op, row.op)) continue;
+    out.insert(row.family);
+    for (std::string_view target : row.runs_as)
+      if (const NativeOp* native = findNativeOp(target)) out.insert(native->family);
+  }
+  return out;
+}
+
 }  // namespace
+
+std::string whyNoFit(std::string_view op, const std::vector<CandidateId>& targets) {
+  const auto runs = [&](const std::set<Family>& families) {
+    return std::any_of(targets.begin(), targets.end(), [&](CandidateId id) { return families.count(candidate(id).family) != 0; });
+  };
+  if (targets.empty() || runs({Family::other})) return {};
+  const std::set<Family> families = familiesOf(op);
+  if (runs(families) || (families.empty() && isGlob(op))) return {};
+  const CandidateRow& row = candidate(targets.front());
+  std::string own;
+  for (const Family f : families) own += (own.empty() ? "" : ", ") + std::string(familyName(f));
+  return std::string(row.name) + " runs " + std::string(familyName(row.family)) + " operators; " + std::string(op) +
+         (own.empty() ? " has no OpenCL kernel" : " is in family " + own);
+}
+
+std::string sameForFamily(std::string_view op, CandidateId id) {
+  for (const Family f : familiesOf(op))
+    for (const CandidateRow& row : candidates())
+      if (row.family == f && row.shape == candidate(id).shape) return std::string(row.name);
+  return {};
+}
 
 std::string_view actionName(Action a) noexcept {
   return a == Action::use ? "use" : a == Action::prefer ? "prefer" : "forbid";
@@ -76,6 +113,10 @@ Result<Rule> makeRule(std::string_view op_glob, std::string_view name_of_candida
     return fail("'" + std::string(op_glob) + "' is no operator name", "Write aten::" + std::string(op_glob));
   if (op_glob.find_first_of("*?") == std::string_view::npos)
     if (auto known = checkOp(std::string(op_glob)); !known) return known.error();
+  if (const std::string why = whyNoFit(op_glob, {id}); !why.empty()) {
+    const std::string own = sameForFamily(op_glob, id);
+    return fail(why, own.empty() ? "`flagos explain OP` lists what can run it" : "Did you mean " + own + "?");
+  }
   Rule r;
   r.name = std::string(name);
   r.ops = withComposites(op_glob);

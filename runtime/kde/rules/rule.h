@@ -57,6 +57,11 @@ RuleFile parseRules(std::string_view json_text, std::string_view from, Level lev
 // A rule made by `flagos route set --op --use`; the error names the nearest candidate.
 Result<Rule> makeRule(std::string_view op_glob, std::string_view candidate, std::string_view name);
 
+// Why a rule with this `op` and these targets could never apply: no operator that it covers is of a family that any of
+// the targets runs. "" if it may. What cannot be checked (a glob that names no operator with an OpenCL kernel) may.
+std::string whyNoFit(std::string_view op, const std::vector<CandidateId>& targets);
+// The candidate of the operator's own family and the same variant ("opencl.conv.tiled" for aten::mm: opencl.gemm.tiled).
+std::string sameForFamily(std::string_view op, CandidateId);
 // The pattern, and for a composite operator those that PyTorch runs instead.
 std::vector<std::string> withComposites(std::string_view op);
 std::string nearestCandidate(std::string_view name);

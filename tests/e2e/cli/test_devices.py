@@ -140,6 +140,7 @@ def test_no_colour_and_one_document(flagos):
     (["route", "frob"], ["no command frob", "flagos route --help"]),
     (["route", "list", "--pid", "abc"], ["--pid", "flagos route list --help"]),
     (["route", "set", "--op", "aten::matmull", "--use", "host.aten"], ["'aten::matmull'", "Did you mean aten::matmul?"]),
+    (["route", "set", "--op", "aten::mm", "--use", "opencl.conv.tiled"], ["family gemm", "Did you mean opencl.gemm.tiled?"]),
     (["top", "--once", "--interval", "nan"], ["--interval", "0.1"]),
     (["explain"], ["no operator was named. Write"]),
     (["explain", "aten::mm", "--at", "x.py:3"], ["--at", "one of them"]),

@@ -118,6 +118,13 @@ TEST_CASE("route set puts one rule before all others, the newest first") {
   REQUIRE_FALSE(wrong.ok());
   CHECK(wrong.error().text() == "no candidate is named 'opencl.gem.wide'. Did you mean opencl.gemm.wide?");
   CHECK_FALSE(r->setRule("mm", "host.aten").ok());
+  const auto family = r->setRule("aten::mm", "opencl.conv.tiled");
+  REQUIRE_FALSE(family.ok());
+  CHECK(family.error().text() ==
+        "opencl.conv.tiled runs conv operators; aten::mm is in family gemm. Did you mean opencl.gemm.tiled?");
+  const auto none = r->setRule("aten::linalg_eigh", "opencl.gemm.wide");
+  REQUIRE_FALSE(none.ok());
+  CHECK_THAT(none.error().text(), Catch::Contains("aten::linalg_eigh has no OpenCL kernel"));
   const Json listed = r->rulesJson();
   CHECK(listed["rules"][0]["name"] == "set-2");
   CHECK(listed["rules"][0]["op"] == "aten::mm");
@@ -129,8 +136,8 @@ TEST_CASE("route set puts one rule before all others, the newest first") {
 TEST_CASE("use that cannot be done is passed over and reported once; prefer is passed over silently; forbid removes") {
   auto r = router(cpuDevice());
   REQUIRE(r->setRules(R"({"version":1,"rules":[
-    {"name":"wrong", "op":"aten::mm", "use":"opencl.conv.wide"},
-    {"name":"soft", "op":"aten::mm", "prefer":"opencl.pool.wide"},
+    {"name":"wrong", "op":"aten::*", "use":"opencl.conv.wide"},
+    {"name":"soft", "op":"aten::*", "prefer":"opencl.pool.wide"},
     {"name":"none", "op":"aten::mm", "forbid":"opencl.*"}]})", "r.json").ok());
   CHECK(chosen(*r, mm(100, 64, 64)) == "host.aten");
   CHECK(chosen(*r, mm(101, 64, 64)) == "host.aten");
