@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "lsp/check/report.h"
+#include "lsp/findings/severity.h"
 #include "lsp/live/attach.h"
 #include "lsp/server/machine.h"
 
@@ -58,6 +59,15 @@ int runCheck(const CheckOptions& options) {
     roots.push_back(fs::is_directory(absolute, ec) ? absolute.string() : absolute.parent_path().string());
   }
   workspace.setRoots(roots);
+  if (const std::string file = roots.empty() ? std::string() : findSettingsFile(roots[0]); !file.empty()) {
+    auto severity = readSeverityFile(file);
+    if (!severity) {
+      std::fprintf(stderr, "flagos-lsp: %s\n", severity.error().text().c_str());
+      return static_cast<int>(severity.error().exit);
+    }
+    analysis.severity = std::move(*severity);
+  }
+  for (const auto& [code, level] : options.severity) analysis.severity[code] = level;
 
   std::optional<telemetry::ProcessRow> process;
   std::string attach_problem;

@@ -1,5 +1,6 @@
 // The documents of `flagos-lsp --check`: JSON by contract, text for people.
 #pragma once
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct CheckOptions {
   bool json = false, sarif = false, attach = false;
   std::optional<int> pid;
   std::optional<std::vector<std::string>> devices;   // --devices
+  std::map<std::string, std::string> severity;       // --severity, over those of .flagos.json
   Encoding encoding = Encoding::utf16;
   int attach_ms = 1500;
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lsp/findings/severity.h"
+
 namespace flagos::lsp {
 
 void listenForFindings(Interp& interp) {
@@ -30,10 +32,20 @@ bool ignored(const SourceUnit& unit, const Finding& f) {
 }
 }  // namespace
 
+void settle(std::vector<Finding>& findings, const SourceUnit& unit, const AnalysisOptions& options) {
+  std::erase_if(findings, [&](Finding& f) {
+    // A setting replaces the default; what was found to be milder than the default (a guarded sync) stays milder.
+    const auto set = options.severity.find(f.code);
+    const auto* known = findingCode(f.code);
+    if (set != options.severity.end() && (set->second == kOff || (known && f.severity == known->severity))) f.severity = set->second;
+    return f.severity == kOff || ignored(unit, f);
+  });
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& x, const Finding& y) { return x.span.begin < y.span.begin; });
+}
+
 void finishFindings(Analysis& a, const AnalysisOptions& options) {
   findCudaOnlyCheck(a, options);
-  std::erase_if(a.findings, [&](const Finding& f) { return ignored(*a.unit, f); });
-  std::stable_sort(a.findings.begin(), a.findings.end(), [](const Finding& x, const Finding& y) { return x.span.begin < y.span.begin; });
+  settle(a.findings, *a.unit, options);
 }
 
 }  // namespace flagos::lsp

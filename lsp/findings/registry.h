@@ -10,6 +10,8 @@ namespace flagos::lsp {
 void listenForFindings(Interp& interp);
 // Adds the findings that look at the tree, then drops those that a comment on their line ignores.
 void finishFindings(Analysis& analysis, const AnalysisOptions& options);
+// Applies the severity settings, drops what is off or ignored by a comment, and sorts by position.
+void settle(std::vector<Finding>& findings, const SourceUnit& unit, const AnalysisOptions& options);
 
 // One per file.
 void listenMakeThenMove(Interp& interp);

@@ -62,6 +62,8 @@ struct Analysis {
 
 struct AnalysisOptions {
   Machine machine;
+  // Finding code -> "off" or a severity, over the defaults of findings/severity.h.
+  std::map<std::string, std::string> severity;
   size_t max_steps = 200'000;              // evaluated nodes
   uint64_t max_ns = 1'000'000'000;         // an editor must not wait longer for one file
 };

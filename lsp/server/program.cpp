@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lsp/check/report.h"
+#include "lsp/findings/severity.h"
 #include "lsp/python/value.h"
 #include "lsp/server/loop.h"
 #include "lsp/server/machine.h"
@@ -26,6 +27,8 @@ constexpr const char* kHelp =
     "  --devices LIST       assume these devices (npu:0,npu:1 or none) instead of this machine's\n"
     "  --attach [PID]       join the values of a running process\n"
     "  --encoding E         columns in JSON: utf-16 (default), utf-8 or utf-32\n"
+    "  --severity LIST      for example sync-in-loop=off,data-parallel=warning; also in a file .flagos.json\n"
+    "                       ({\"severity\": {\"sync-in-loop\": \"off\"}}) in the checked folder or above it\n"
     "  --version, --help\n";
 
 int wrong(const std::string& sentence) {
@@ -40,7 +43,7 @@ bool isNumber(const char* s) { return *s && std::strspn(s, "0123456789") == std:
 int runProgram(int argc, char** argv) {
   CheckOptions check;
   bool checking = false;
-  const std::vector<std::string> known = {"--check", "--json", "--sarif", "--devices", "--attach", "--encoding", "--stdio", "--version", "--help", "--clientProcessId"};
+  const std::vector<std::string> known = {"--check", "--json", "--sarif", "--devices", "--attach", "--encoding", "--severity", "--stdio", "--version", "--help", "--clientProcessId"};
   for (int i = 1; i < argc; ++i) {
     const std::string a = argv[i];
     const auto value = [&]() -> const char* { return i + 1 < argc ? argv[++i] : nullptr; };
@@ -66,6 +69,12 @@ int runProgram(int argc, char** argv) {
       else if (v && !std::strcmp(v, "utf-16")) check.encoding = Encoding::utf16;
       else if (v && !std::strcmp(v, "utf-32")) check.encoding = Encoding::utf32;
       else return wrong("--encoding is utf-8, utf-16 or utf-32");
+    } else if (a == "--severity" || a.starts_with("--severity=")) {
+      const char* v = a == "--severity" ? value() : a.c_str() + 11;
+      if (!v) return wrong("--severity needs a list, for example sync-in-loop=off");
+      auto list = parseSeverity(v);
+      if (!list) return wrong("--severity: " + list.error().text());
+      for (auto& [code, level] : *list) check.severity[code] = level;
     } else if (a.size() > 1 && a[0] == '-') {
       const std::string near = nearest(a, known);
       return wrong("there is no option " + a + (near.empty() ? "; see --help" : "; did you mean " + near + "?"));
@@ -78,7 +87,7 @@ int runProgram(int argc, char** argv) {
     if (check.paths.empty()) return wrong("--check needs a file or a folder");
     return runCheck(check);
   }
-  if (check.json || check.sarif || check.attach) return wrong("--json, --sarif and --attach need --check PATH");
+  if (check.json || check.sarif || check.attach || !check.severity.empty()) return wrong("--json, --sarif, --attach and --severity need --check PATH");
   if (!check.paths.empty()) return wrong("a path needs --check: flagos-lsp --check " + check.paths[0]);
   ServerOptions server;
   server.devices = check.devices;
