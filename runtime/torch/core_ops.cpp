@@ -64,6 +64,22 @@ at::Tensor emptyStridedOp(at::IntArrayRef size, at::IntArrayRef stride, std::opt
   return filled(emptyStrided(factoryDevice(layout, device, pinned), size, stride, c10::dtype_or_default(dtype)));
 }
 
+// A tensor of zeros without memory, as autograd makes them; whatever computes on one makes real zeros first.
+struct NoMemory final : c10::Allocator {
+  explicit NoMemory(c10::Device d) : device(d) {}
+  c10::DataPtr allocate(size_t) override { return {nullptr, device}; }
+  c10::DeleterFnPtr raw_deleter() const override { return [](void*) {}; }
+  void copy_data(void*, const void*, size_t) const override {}
+  c10::Device device;
+};
+
+at::Tensor efficientZeroTensor(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<c10::Layout> layout,
+                               std::optional<c10::Device> device, std::optional<bool> pinned) {
+  NoMemory none(c10::Device(kNpu, static_cast<c10::DeviceIndex>(factoryDevice(layout, device, pinned))));
+  return at::detail::empty_generic(size, &none, kKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
+                                   c10::dtype_or_default(dtype), std::nullopt);
+}
+
 void growFor(c10::TensorImpl& self, at::IntArrayRef sizes, at::IntArrayRef strides) {
   if (self.numel() == 0) return;
   const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, self.dtype().itemsize(), self.storage_offset());
@@ -189,6 +205,7 @@ void installCoreOps() {
   static torch::Library lib(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   lib.impl("empty.memory_format", &emptyMemoryFormat);
   lib.impl("empty_strided", &emptyStridedOp);
+  lib.impl("_efficientzerotensor", &efficientZeroTensor);
   lib.impl("as_strided", &native::as_strided_tensorimpl);
   lib.impl("view", static_cast<at::Tensor (*)(const at::Tensor&, at::IntArrayRef)>(&native::view));
   lib.impl("_reshape_alias", &native::_reshape_alias);

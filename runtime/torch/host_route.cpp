@@ -352,11 +352,27 @@ at::Tensor hostView(const at::Tensor& npu) {
 
 namespace {
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) { hostRoute(op, stack); }
+
+// What PyTorch would answer with its raw "Could not run ..." text.
+template <int Kind>
+void refuseLayout(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack*) {
+  static constexpr const char* kinds[] = {"sparse", "compressed sparse", "quantized", "nested"};
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().name(), " on npu: npu tensors are strided, ", kinds[Kind], " ones are not "
+                              "supported. Work on the CPU (`.cpu()`), or convert to a plain dense tensor first.");
+}
 }  // namespace
 
 void installHostRoute() {
   static torch::Library lib(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   lib.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  static torch::Library sparse(torch::Library::IMPL, "_", c10::DispatchKey::SparsePrivateUse1, __FILE__, __LINE__);
+  static torch::Library compressed(torch::Library::IMPL, "_", c10::DispatchKey::SparseCsrPrivateUse1, __FILE__, __LINE__);
+  static torch::Library quantized(torch::Library::IMPL, "_", c10::DispatchKey::QuantizedPrivateUse1, __FILE__, __LINE__);
+  static torch::Library nested(torch::Library::IMPL, "_", c10::DispatchKey::NestedTensorPrivateUse1, __FILE__, __LINE__);
+  sparse.fallback(torch::CppFunction::makeFromBoxedFunction<&refuseLayout<0>>());
+  compressed.fallback(torch::CppFunction::makeFromBoxedFunction<&refuseLayout<1>>());
+  quantized.fallback(torch::CppFunction::makeFromBoxedFunction<&refuseLayout<2>>());
+  nested.fallback(torch::CppFunction::makeFromBoxedFunction<&refuseLayout<3>>());
 }
 
 }  // namespace flagos::glue

@@ -3,6 +3,8 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <map>
+
 #include "runtime/base/clock.h"
 #include "runtime/base/settings.h"
 #include "runtime/base/version.h"
@@ -121,6 +123,20 @@ py::list routeCounts() {
   return out;
 }
 
+// The same, summed by operator and kernel, with the launches that the driver reported as run: the proof of which kernel it was.
+py::list kernelLog() {
+  std::map<std::pair<NameId, NameId>, std::pair<uint64_t, uint64_t>> sums;
+  for (const auto& r : telemetry::readCounters().routes) {
+    auto& [calls, launches] = sums[{r.op, r.kernel}];
+    calls += r.calls;
+    launches += r.launches;
+  }
+  py::list out;
+  for (const auto& [key, sum] : sums)
+    out.append(py::make_tuple(std::string(nameText(key.first)), std::string(nameText(key.second)), sum.first, sum.second));
+  return out;
+}
+
 py::list fallbackCounts() {
   py::list out;
   for (const auto& f : telemetry::readCounters().fallbacks) {
@@ -229,6 +245,12 @@ PYBIND11_MODULE(_C, m) {
     return py::make_tuple(ns, sum);
   });
   m.def("route_counts", &routeCounts);
+  m.def("kernel_log", &kernelLog);
+  // Launches are counted only while kernels are timed; a viewer that comes or goes sets this too.
+  m.def("count_launches", [](bool on) {
+    telemetry::setTimingWanted(on);
+    ocl::setTimingEnabled(on);
+  });
   m.def("fallback_counts", &fallbackCounts);
   m.def("site_counts", &siteCounts);
   m.def("native_ops", &nativeOpNames);
