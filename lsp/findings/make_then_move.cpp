@@ -40,7 +40,7 @@ bool onlySpace(std::string_view s) { return s.find_first_not_of(" \t\r\n") == st
 
 void look(Interp& interp, const CallEvent& e) {
   static const std::set<std::string, std::less<>> moves = {"Tensor.to", "Tensor.cuda", "Tensor.npu", "Tensor.xpu"};
-  if (!moves.count(e.call) || !is(e.receiver, V::tensor) || !e.receiver->made_by || e.node->kind != N::call) return;
+  if (moves.find(e.call) == moves.end() || !is(e.receiver, V::tensor) || !e.receiver->made_by || e.node->kind != N::call) return;
   const Arg* target = e.args->keyword("$target");
   if (!target) return;
   bool leaves_cpu = false;
@@ -89,6 +89,6 @@ void look(Interp& interp, const CallEvent& e) {
 
 }  // namespace
 
-void listenMakeThenMove(Interp& interp) { interp.listeners.emplace_back(look); }
+void listenMakeThenMove(Interp& interp) { interp.listen(static_cast<uint16_t>(E::call), look); }
 
 }  // namespace flagos::lsp

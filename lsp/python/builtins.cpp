@@ -23,7 +23,8 @@ Value Interp::callExternal(const std::string& name, Args& args, const Node* n) {
     return none();
   }
   if (auto v = callLibrary(name, args, n)) return *v;
-  if (auto v = callTorch(name, args, n)) return *v;
+  if (auto v = callTorch(name, args, n)) return withTraits(*v, nullptr, args, name);
+  emit(E::foreign, n, name, nullptr, args);
   if (auto v = callEcosystem(name, args, n)) return *v;
   return unknown("`" + name + "()` is outside the workspace");
 }
@@ -171,6 +172,7 @@ Value Interp::environment(const Value& key, const Value& fallback, const Node* n
 
 std::optional<Value> Interp::callLibrary(const std::string& name, Args& args, const Node* n) {
   const Value first = args.at(0) ? args.at(0)->value : nullptr;
+  if ((name == "os.environ.setdefault" || name == "os.putenv") && args.at(1)) emit(E::store, n, "os.environ", nullptr, args);
   if (name == "os.environ.get" || name == "os.getenv" || name == "os.environ.setdefault") {
     if (!first) return unknown("an environment variable");
     const Arg* d = args.get(1, "default");
@@ -329,6 +331,7 @@ std::optional<Value> Interp::callText(const Value& text, const std::string& meth
       const bool plain = field.empty() || field.find_first_not_of("0123456789") == std::string::npos;
       const Arg* a = field.empty() ? args.at(next++) : plain ? args.at(static_cast<size_t>(std::strtol(field.c_str(), nullptr, 10))) : args.keyword(field);
       if (!a) return unknown("a format() whose values are not followed");
+      emit(E::format, a->node ? a->node : n, "", a->value, {});
       out = map(out, [&](const Value& o) { return map(a->value, [&](const Value& v) { return concat(o, asText(v, a->node ? a->node : n), n); }); });
       at = close + 1;
     }

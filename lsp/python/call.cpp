@@ -7,6 +7,7 @@ namespace flagos::lsp {
 namespace {
 constexpr size_t kMaxFrames = 24;
 constexpr int kMaxCallsOfOne = 60;   // contexts in which one function is followed
+constexpr int64_t kNoGradFunction = 1;  // Val::number of a function under @torch.no_grad()
 }  // namespace
 
 size_t Args::positional() const {
@@ -64,6 +65,7 @@ Value Interp::evalCall(const Node* n) {
       if (b->kind == V::unknown || b->kind == V::runtime) {
         if (b->kind == V::runtime) if (auto v = callText(b, name, mine, n)) return *v;
         if (auto v = callOnUnknown(b, name, mine, n)) return *v;
+        emit(E::foreign, n, name, b, mine);
         return unknown("`" + textOf(n, 40) + "`: " + (b->kind == V::unknown ? b->text : "decided when the program runs"));
       }
       if (b->kind == V::external && b->text != "$super") {
@@ -107,7 +109,7 @@ Value Interp::callBound(const Value& m, Args& args, const Node* n) {
   if (!m->items.empty()) return callFunction(m->items[0], args, n, m->self);
   const Value& self = m->self;
   switch (self->kind) {
-    case V::tensor: return callTensor(self, m->text, args, n);
+    case V::tensor: return withTraits(callTensor(self, m->text, args, n), self, args, m->text);
     case V::instance: {
       if (auto v = callModuleMethod(self, m->text, args, n)) return *v;
       if (auto v = callParser(self, m->text, args, n)) return *v;
@@ -193,12 +195,15 @@ Value Interp::callFunction(const Value& fn, Args args, const Node* n, const Valu
   }
 
   frames_.push_back(&f);
+  const int grad = no_grad_;
+  no_grad_ += fn->number == kNoGradFunction;
   if (def->kind == N::lambda) {
     f.returns.push_back(eval(def->a));
   } else {
     execBlock(def->list);
   }
   frames_.pop_back();
+  no_grad_ = grad;
   if (!f.dead) {
     if (def->kind != N::lambda && f.exits.size() != 0) f.returns.push_back(none());
     f.exits.push_back(heap_.since(f.mark));
@@ -224,6 +229,7 @@ Value Interp::definition(const Node* n) {
     for (const char* special : {"property", "staticmethod", "classmethod"})
       if (name == std::string("builtins.") + special) v->text = special;
     if (name == "functools.cached_property") v->text = "property";
+    if (name == "torch.no_grad" || name == "torch.no_grad()" || name == "torch.inference_mode" || name == "torch.inference_mode()") v->number = kNoGradFunction;
   }
   for (const Node* p : n->list2) {
     if (!p->a) continue;
@@ -351,8 +357,9 @@ Value Interp::callInstance(const Value& instance, Args& args, const Node* n) {
       return x;
     }
     for (const auto& a : args.list)
-      if (isAny(a.value, V::tensor)) return map(a.value, [&](const Value& t) { return t->kind == V::tensor ? tensorOn(t->device) : t; });
-    return tensorOn(moduleDevice(instance));
+      if (isAny(a.value, V::tensor))
+        return withTraits(map(a.value, [&](const Value& t) { return t->kind == V::tensor ? tensorOn(t->device) : t; }), instance, args, "()");
+    return withTraits(tensorOn(moduleDevice(instance)), instance, args, "()");
   }
   return unknown("`" + textOf(n, 40) + "` is not followed");
 }
@@ -395,6 +402,8 @@ void Interp::runUncalled() {
       selves = {nullptr};
     }
     for (const auto& s : selves) {
+      // What one uncalled function did to the machine says nothing about another.
+      const Value used = heap_.get(0, "$used");
       Args open;
       size_t index = 0;
       for (const Node* p : fn->node->list2) {
@@ -418,6 +427,7 @@ void Interp::runUncalled() {
         open.list.push_back({name, v, nullptr});
       }
       callFunction(fn, open, nullptr, s);
+      heap_.set(0, "$used", used);
     }
   }
 }

@@ -57,7 +57,7 @@ Value Interp::evalInner(const Node* n) {
     case N::conditional: return evalConditional(n);
     case N::comp: return evalComp(n);
     case N::boolean: {
-      const Value a = eval(n->a);
+      const Value a = condition(n->a);
       const bool is_or = n->text == "or";
       const Truth t = truth(a);
       if (t != Truth::unknown && (t == Truth::yes) == is_or) {
@@ -72,14 +72,19 @@ Value Interp::evalInner(const Node* n) {
       });
     }
     case N::not_: {
-      const Truth t = truth(eval(n->a));
+      const Truth t = truth(condition(n->a));
       return t == Truth::unknown ? unknown("a condition that is not known") : boolean(t == Truth::no);
     }
     case N::unary: {
       const Value v = eval(n->a);
       return map(v, [&](const Value& x) -> Value {
         if (x->kind == V::integer) return integer(n->text == "-" ? -x->number : n->text == "~" ? ~x->number : x->number);
-        if (x->kind == V::tensor) return tensorOn(x->device);
+        if (x->kind == V::tensor) {
+          auto t = std::make_shared<Val>(*x);
+          t->made_by = nullptr;
+          if (t->text != "?") t->text.clear();
+          return withTraits(t, x, {}, "unary");
+        }
         return x;
       });
     }
@@ -189,15 +194,19 @@ Value Interp::evalString(const Node* n) {
   for (const Node* piece : n->list) {
     const bool literal = piece->kind == N::string && piece->list.empty() && piece->text.empty();
     const Value v = literal ? string(piece->value, here(n)) : eval(piece);
-    if (!literal) emit(piece, "format", v, {});
+    if (!literal) emit(E::format, piece, "", v, {});
     out = map(out, [&](const Value& head) { return map(v, [&](const Value& p) { return concat(head, asText(p, piece), n); }); });
   }
   return out;
 }
 
 Value Interp::evalConditional(const Node* n) {
-  const Truth t = truth(eval(n->b));
-  if (t == Truth::unknown) return join(eval(n->a), eval(n->c));
+  const Truth t = truth(condition(n->b));
+  if (t == Truth::unknown) {
+    Value a, c;
+    guarded(n, [&] { a = eval(n->a); c = eval(n->c); });
+    return join(a, c);
+  }
   discard([&] { eval(t == Truth::yes ? n->c : n->a); });
   return eval(t == Truth::yes ? n->a : n->c);
 }
@@ -218,7 +227,15 @@ Value Interp::evalCompare(const Node* n) {
     if (about_devices) record(n, "comparison", "mention", asDevice(v[i], literal));
   }
   if (isAny(v[0], V::tensor) || isAny(v[1], V::tensor)) {
-    if (n->text != "is" && n->text != "in" && n->text != "is not" && n->text != "not in") return binaryOn(n, v[0], v[1]);
+    if (n->text != "is" && n->text != "in" && n->text != "is not" && n->text != "not in") {
+      return map(binaryOn(n, v[0], v[1]), [](const Value& t) -> Value {
+        auto mask = std::make_shared<Val>(*t);
+        mask->dtype = DType::bool_;
+        mask->graph = false;
+        return mask;
+      });
+    }
+    if (n->text.ends_with("in") && isAny(v[1], V::tensor)) emit(E::truth, n, "in", v[1], {});
     return unknown("a comparison of tensors");
   }
   const bool negated = n->text == "!=" || n->text == "is not" || n->text == "not in";
@@ -257,19 +274,24 @@ Value Interp::evalCompare(const Node* n) {
 
 Value Interp::evalBinary(const Node* n) {
   const Value a = eval(n->a), b = eval(n->b);
+  if (n->text == "%" && isAny(a, V::string)) {
+    if (b->kind != V::tuple) emit(E::format, n->b, "", b, {});
+    else for (size_t i = 0; i < b->items.size(); ++i) emit(E::format, n->b->kind == N::tuple && i < n->b->list.size() ? n->b->list[i] : n->b, "", b->items[i], {});
+  }
   return map(a, [&](const Value& x) { return map(b, [&](const Value& y) { return binaryOn(n, x, y); }); });
 }
 
 Value Interp::binaryOn(const Node* n, const Value& a, const Value& b) {
-  if (isAny(a, V::tensor) || isAny(b, V::tensor)) {
+  if ((isAny(a, V::tensor) || isAny(b, V::tensor)) && a->kind != V::string) {
     Args both;
-    both.list.push_back({"", a, n->a});
-    both.list.push_back({"", b, n->b});
-    emit(n, "operator", nullptr, both);
+    const bool compare = n->kind == N::compare;
+    both.list.push_back({"", a, compare ? n->list[0] : n->a});
+    both.list.push_back({"", b, compare ? n->list[1] : n->b});
+    emit(E::operation, n, n->text, nullptr, both);
     Value device;
     forEach(a, [&](const Value& x) { if (x->kind == V::tensor) device = join(device, x->device); });
     if (!device) forEach(b, [&](const Value& x) { if (x->kind == V::tensor) device = join(device, x->device); });
-    return tensorOn(device);
+    return withTraits(tensorOn(device), nullptr, both, n->text);
   }
   const auto text = n->text;
   const auto textual = [](const Value& v) { return v->kind == V::string || v->kind == V::runtime; };
@@ -318,7 +340,13 @@ Value Interp::elementOf(const Value& v) {
     switch (x->kind) {
       case V::tuple: case V::list: return x->items.empty() ? unknown("an empty sequence") : joinAll(x->items);
       case V::iterable: return x->self;
-      case V::tensor: return tensorOn(x->device);
+      case V::tensor: {
+        auto part = std::make_shared<Val>(*tensorOn(x->device));
+        part->dtype = x->dtype;
+        part->graph = x->graph || (x->text == "parameter" && no_grad_ == 0);
+        if (x->shape && !x->shape->empty()) part->shape.emplace(x->shape->begin() + 1, x->shape->end());
+        return part;
+      }
       case V::dict: {
         Value keys;
         for (const auto& [k, value] : heap_.at(x->object).slots) if (value && k[0] != '$') keys = join(keys, string(k));
@@ -361,10 +389,10 @@ Value Interp::evalSubscript(const Node* n) {
   const bool is_slice = !n->list.empty() && n->list[0]->kind == N::slice;
   Args index;
   if (key) index.list.push_back({"", key, n->list.back()});
-  if (isAny(base, V::tensor)) emit(n, "subscript", base, index);
+  if (isAny(base, V::tensor)) emit(E::subscript, n, "", base, index);
   return map(base, [&](const Value& b) -> Value {
     switch (b->kind) {
-      case V::tensor: return tensorOn(b->device);
+      case V::tensor: return withTraits(tensorOn(b->device), b, index, "[]");
       case V::tuple: case V::list: {
         if (is_slice) return b->kind == V::tuple ? iterableOf(elementOf(b)) : iterableOf(elementOf(b));
         if (is(key, V::integer)) {
@@ -404,7 +432,13 @@ Value Interp::evalSubscript(const Node* n) {
         }
         return unknown("`" + textOf(n) + "` is not followed");
       }
-      case V::unknown: return unknown("`" + textOf(n) + "`: " + b->text);
+      case V::unknown: {
+        const Value part = unknown("`" + textOf(n) + "`: " + b->text);
+        if (!b->loader) return part;
+        auto of_loader = std::make_shared<Val>(*part);
+        of_loader->loader = b->loader;
+        return of_loader;
+      }
       default: return unknown("`" + textOf(n) + "` is not followed");
     }
   });
@@ -430,14 +464,14 @@ Value Interp::evalComp(const Node* n) {
     }
     const Node* c = n->list[i];
     if (c->kind == N::if_clause) {
-      const Truth t = truth(eval(c->a));
+      const Truth t = truth(condition(c->a));
       if (t == Truth::unknown) exact = false;
       if (t != Truth::no) clause(i + 1);
       return;
     }
     save(c->a);
     const Value over = eval(c->b);
-    emit(c->b, "iterate", over, {});
+    emit(E::iterate, c->b, "", over, {});
     loops_.push_back({n, frame().unit});
     if ((is(over, V::tuple) || is(over, V::list)) && over->items.size() <= 8) {
       for (const auto& item : over->items) { assign(c->a, item, n); clause(i + 1); }

@@ -80,6 +80,13 @@ void Interp::assign(const Node* target, Value v, const Node* statement) {
       const Value base = eval(target->a);
       Value key;
       for (const Node* k : target->list) key = eval(k);
+      const bool environment = is(base, V::external) && base->text == "os.environ";
+      if (key && (environment || isAny(base, V::tensor))) {
+        Args stored;
+        stored.list.push_back({"", key, target->list.back()});
+        stored.list.push_back({"", v, nullptr});
+        emit(E::store, target, environment ? "os.environ" : "", base, stored);
+      }
       forEach(base, [&](const Value& b) {
         if (b->kind != V::dict) return;
         if (is(key, V::string)) heap_.set(b->object, key->text, boundTo(v, textOf(target), statement));
@@ -111,11 +118,18 @@ void Interp::exec(const Node* n) {
         frame().statement = n;
         assign(n->a, eval(n->b->a), n);
       } else if (n->b) {
-        assign(n->a, eval(n->b), n);
+        const Value v = eval(n->b);
+        if (wants(E::assign)) tellAssign(n, v);
+        assign(n->a, v, n);
       }
       break;
     case N::aug_assign: {
       const Value a = eval(n->a), b = eval(n->b);
+      if (wants(E::augment)) {
+        Args operand;
+        operand.list.push_back({"", b, n->b});
+        emit(E::augment, n, n->text, a, operand);
+      }
       if (is(a, V::list) && is(b, V::list)) {
         auto items = a->items;
         items.insert(items.end(), b->items.begin(), b->items.end());
@@ -136,7 +150,7 @@ void Interp::exec(const Node* n) {
       if (n->a) eval(n->a);
       frame().dead = true;
       break;
-    case N::assert_: for (const Node* e : n->list) eval(e); break;
+    case N::assert_: for (const Node* e : n->list) e == n->list[0] ? condition(e) : eval(e); break;
     case N::delete_:
       for (const Node* e : n->list) if (e->kind == N::name) heap_.set(frame().scope, std::string(e->text), nullptr);
       break;
@@ -156,7 +170,7 @@ void Interp::exec(const Node* n) {
     case N::match: {
       for (const Node* s : n->list) eval(s);
       std::vector<std::function<void()>> paths;
-      for (const Node* c : n->list2) paths.push_back([this, c] { execBlock(c->list); });
+      for (const Node* c : n->list2) paths.push_back([this, c] { guarded(c, [&] { execBlock(c->list); }); });
       paths.push_back([] {});
       branch(paths);
       break;
@@ -176,9 +190,9 @@ void Interp::exec(const Node* n) {
 }
 
 void Interp::execIf(const Node* n) {
-  const Truth t = truth(eval(n->a));
+  const Truth t = truth(condition(n->a));
   if (t == Truth::unknown) {
-    branch({[&] { execBlock(n->list); }, [&] { execBlock(n->list2); }});
+    branch({[&] { guarded(n, [&] { execBlock(n->list); }); }, [&] { guarded(n, [&] { execBlock(n->list2); }); }});
     return;
   }
   const auto& taken = t == Truth::yes ? n->list : n->list2;
@@ -192,7 +206,7 @@ void Interp::execLoop(const Node* n) {
   bool exact = false, may_skip = true;
   if (n->kind == N::for_) {
     const Value over = eval(n->b);
-    emit(n->b, "iterate", over, {});
+    emit(E::iterate, n->b, "", over, {});
     if ((is(over, V::tuple) || is(over, V::list)) && !over->items.empty() && over->items.size() <= kUnroll) {
       items = over->items;
       exact = true;
@@ -202,7 +216,7 @@ void Interp::execLoop(const Node* n) {
     }
     may_skip = !exact;
   } else {
-    may_skip = truth(eval(n->a)) != Truth::yes;
+    may_skip = truth(condition(n->a)) != Truth::yes;
     items = {nullptr, nullptr};
   }
   Frame& f = frame();
@@ -213,7 +227,7 @@ void Interp::execLoop(const Node* n) {
   f.open_loops.push_back({start, {}, {}});
   for (size_t i = 0; i < items.size() && !f.dead; ++i) {
     if (n->kind == N::for_) { f.statement = n; assign(n->a, items[i], n); }
-    else if (i > 0) eval(n->a);
+    else if (i > 0) condition(n->a);
     execBlock(n->list);
     // What a `continue` left behind joins what the end of the body left.
     auto paths = std::move(f.open_loops.back().continues);
@@ -243,7 +257,7 @@ void Interp::execTry(const Node* n) {
     if (h->kind != N::except) continue;
     paths.push_back([this, h] {
       if (!h->text.empty()) bindName(h->text, unknown("an exception"));
-      execBlock(h->list);
+      guarded(h, [&] { execBlock(h->list); });
     });
   }
   branch(paths);
@@ -252,12 +266,17 @@ void Interp::execTry(const Node* n) {
 
 void Interp::execWith(const Node* n) {
   const size_t contexts = contexts_.size();
+  const int grad = no_grad_;
   std::vector<std::pair<std::string, Value>> restore;
   for (const Node* item : n->list2) {
     const Value v = item->a ? eval(item->a) : nullptr;
     if (isAny(v, V::device) || isAny(v, V::runtime)) {
       if (item->a->kind != N::call) record(item->a, "torch.device", "context", asDevice(v, item->a));
       contexts_.push_back(asDevice(v, item->a));
+    } else if (is(v, V::external) && (v->text == "torch.no_grad()" || v->text == "torch.inference_mode()")) {
+      ++no_grad_;
+    } else if (is(v, V::external) && v->text == "torch.enable_grad()") {
+      no_grad_ = 0;
     } else if (is(v, V::external) && v->text.starts_with("$current:")) {
       restore.emplace_back(v->text, heap_.get(0, v->text));
       heap_.set(0, v->text, v->self);
@@ -272,6 +291,7 @@ void Interp::execWith(const Node* n) {
   }
   execBlock(n->list);
   contexts_.resize(contexts);
+  no_grad_ = grad;
   for (auto it = restore.rbegin(); it != restore.rend(); ++it) heap_.set(0, it->first, it->second);
 }
 
@@ -294,7 +314,10 @@ ObjectId Interp::moduleScope(std::shared_ptr<const SourceUnit> unit) {
   contexts_.clear();
   auto loops = std::move(loops_);
   loops_.clear();
+  auto guards = std::move(guards_);
+  guards_.clear();
   execBlock(unit->ast.root()->list);
+  guards_ = std::move(guards);
   contexts_ = std::move(contexts);
   loops_ = std::move(loops);
   frames_.pop_back();

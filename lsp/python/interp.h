@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lsp/python/analysis.h"
+#include "lsp/python/events.h"
 #include "lsp/python/heap.h"
 
 namespace flagos::lsp {
@@ -42,20 +43,7 @@ struct Frame {
   Value self, defining_class;              // for super()
 };
 
-// A loop that is being run, for findings: where it is and in which frame.
-struct LoopInfo { const Node* node; const SourceUnit* unit; };
-
 struct SiteRecord { Site site; Value devices; bool generic = false; };
-
-// What a finding looks at: a call on values, with the loops around it.
-struct CallEvent {
-  const Node* node;
-  const SourceUnit* unit;
-  std::string call;                        // "Tensor.item", "torch.zeros", "builtins.print"
-  Value receiver;
-  const Args* args;
-  const std::vector<LoopInfo>* loops;
-};
 
 class Interp {
  public:
@@ -64,8 +52,19 @@ class Interp {
   void collect(Analysis& out);
 
   // ---- for findings ----
-  std::vector<std::function<void(Interp&, const CallEvent&)>> listeners;
+  void listen(uint16_t kinds, std::function<void(Interp&, const CallEvent&)> fn);
+  std::vector<std::function<void(Interp&)>> finishers;   // run once, when everything has been followed
   void report(Finding f, const SourceUnit* unit);
+  // A fact about an object (0: the machine) that follows the branches of the program like any attribute.
+  Value state(ObjectId object, const std::string& slot) const { return heap_.get(object, slot); }
+  void setState(ObjectId object, const std::string& slot, Value v) { heap_.set(object, slot, std::move(v)); }
+  std::vector<std::string> slotsOf(ObjectId object) const;
+  Value classOf(const Value& instance) const { return heap_.at(instance->object).cls; }
+  bool isModule(const Value& v);
+  Value moduleDevice(const Value& instance, int depth = 0);
+  std::optional<double> moduleBytes(const Value& instance, int depth = 0);
+  const AnalysisOptions& options() const { return options_; }
+  bool runningUncalled() const { return uncalled_; }   // a function that nothing in the file calls
   const SourceUnit* mainUnit() const { return unit_.get(); }
   // Devices that are known for certain for a value's placement: empty if anything about it is not.
   std::vector<std::string> certainDevices(const Value& tensor);
@@ -83,6 +82,7 @@ class Interp {
   void execFromImport(const Node* n);
   void assign(const Node* target, Value v, const Node* statement);
   void bindName(std::string_view name, Value v);
+  void tellAssign(const Node* statement, const Value& v);
   void branch(const std::vector<std::function<void()>>& paths);
   void discard(const std::function<void()>& path);
   Value importModule(const std::string& dotted, const Node* n);
@@ -157,9 +157,12 @@ class Interp {
   std::optional<Value> callOnUnknown(const Value& receiver, const std::string& method, Args& args, const Node* n);
   Value moveTarget(Args& args, const Node* n, bool& is_device, bool receiver_known);
   void moveModule(const Value& instance, const Value& device, int depth = 0);
-  Value moduleDevice(const Value& instance, int depth = 0);
-  bool isModule(const Value& v);
-  std::optional<double> moduleBytes(const Value& instance, int depth = 0);
+
+  // traits.cpp: what findings ask of tensors
+  Value withTraits(const Value& result, const Value& receiver, const Args& args, std::string_view what);
+  Value lateCopy(const Value& result, const Value& from, const Args& args, const Node* n);
+  Value condition(const Node* n);          // eval, and tell that its truth is asked for
+  void guarded(const Node* n, const std::function<void()>& path);
 
   // sites.cpp
  public:
@@ -168,7 +171,9 @@ class Interp {
   void record(const Node* n, std::string call, std::string kind, const Value& device, std::optional<double> bytes = {},
               std::string bytes_how = {});
   void note(const Node* n, std::string text);
-  void emit(const Node* n, std::string call, const Value& receiver, const Args& args);
+  void emit(const Node* n, std::string_view call, const Value& receiver, const Args& args) { emit(E::call, n, call, receiver, args); }
+  void emit(E kind, const Node* n, std::string_view call, const Value& receiver, const Args& args);
+  bool wants(E kind) const { return (wanted_ & static_cast<uint16_t>(kind)) != 0 && quiet_ == 0; }
   Origin here(const Node* n, std::string because = "written here") const;
   std::string textOf(const Node* n, size_t max = 60) const;
   const SourceUnit* unit() const { return frame().unit; }
@@ -187,7 +192,12 @@ class Interp {
   AnalysisOptions options_;
   Heap heap_;
   std::vector<Frame*> frames_;
+  std::vector<Listener> listeners_;
+  uint16_t wanted_ = 0;                    // kinds that some listener wants
   std::vector<LoopInfo> loops_;
+  std::vector<Guard> guards_;
+  int no_grad_ = 0;
+  bool uncalled_ = false;
   std::vector<Value> contexts_;            // with torch.device(...)
   std::map<const SourceUnit*, ObjectId> modules_;
   std::vector<std::shared_ptr<const SourceUnit>> others_;

@@ -116,10 +116,15 @@ void Interp::note(const Node* n, std::string text) {
   if (n && frame().unit == unit_.get()) notes_[n->begin] = {n->span(), std::move(text)};
 }
 
-void Interp::emit(const Node* n, std::string call, const Value& receiver, const Args& args) {
-  if (quiet_ > 0 || !n) return;
-  const CallEvent e{n, frame().unit, std::move(call), receiver, &args, &loops_};
-  for (const auto& l : listeners) l(*this, e);
+void Interp::listen(uint16_t kinds, std::function<void(Interp&, const CallEvent&)> fn) {
+  listeners_.push_back({kinds, std::move(fn)});
+  wanted_ |= kinds;
+}
+
+void Interp::emit(E kind, const Node* n, std::string_view call, const Value& receiver, const Args& args) {
+  if (!n || !wants(kind)) return;
+  const CallEvent e{kind, n, frame().unit, call, receiver, &args, &loops_, &guards_, &frames_, no_grad_ > 0};
+  for (const auto& l : listeners_) if (l.kinds & static_cast<uint16_t>(kind)) l.fn(*this, e);
 }
 
 void Interp::report(Finding f, const SourceUnit* unit) {
@@ -236,7 +241,10 @@ void Interp::run() {
   frames_.push_back(&base);
   const ObjectId scope = moduleScope(unit_);
   base.scope = scope;
+  uncalled_ = true;
   runUncalled();
+  uncalled_ = false;
+  for (const auto& f : finishers) f(*this);
   frames_.pop_back();
 }
 

@@ -195,7 +195,7 @@ Value Interp::callTensor(const Value& tensor, const std::string& method, Args& a
     event.list.push_back({"$target", target, nullptr});
     emit(n, call, tensor, event);
     record(n, call, "move", target, bytes, how);
-    return moved(target);
+    return lateCopy(moved(target), tensor, args, n);
   }
   if (kMovers.count(method)) {
     const Arg* index = args.get(0, "device");
@@ -333,12 +333,17 @@ std::optional<Value> Interp::callOnUnknown(const Value& receiver, const std::str
     t->text = "?";
     return t;
   };
-  (void)receiver;
+  const auto moved = [&](const Value& target) {
+    Args event = args;
+    event.list.push_back({"$target", target, nullptr});
+    emit(n, "." + method, receiver, event);
+  };
   if (method == "to") {
     bool is_device = false;
     const Value target = moveTarget(args, n, is_device, false);
     if (!is_device) return std::nullopt;
     record(n, ".to", "move", target, std::nullopt, "what is moved is not known");
+    moved(target);
     return maybe(target);
   }
   if (kMovers.count(method) && args.list.size() <= 2) {
@@ -346,11 +351,13 @@ std::optional<Value> Interp::callOnUnknown(const Value& receiver, const std::str
     const Value target = index && is(index->value, V::integer) ? deviceValue(method + ":" + std::to_string(index->value->number), here(n))
                          : index && !is(index->value, V::none) ? asDevice(index->value, n)
                                                                : currentDevice(method, here(n, "`." + method + "()`"));
+    moved(target);
     record(n, "." + method, "move", target, std::nullopt, "what is moved is not known");
     return maybe(target);
   }
   if (method == "cpu" && args.list.empty()) {
     const Value cpu = deviceValue("cpu", here(n, "`.cpu()`"));
+    moved(cpu);
     record(n, ".cpu", "copy", cpu, std::nullopt, "what is copied is not known");
     return maybe(cpu);
   }

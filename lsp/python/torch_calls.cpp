@@ -21,6 +21,19 @@ const Names kPlain = {"manual_seed", "seed", "initial_seed", "save", "no_grad", 
     "set_float32_matmul_precision", "Size", "typename", "get_rng_state", "set_rng_state"};
 const Names kDeviceModules = {"npu", "cuda", "xpu", "mps", "mlu", "musa", "hpu", "mtia", "flagos", "accelerator"};
 
+// At least one dimension, whatever the sizes are: a number or a non-empty list of sizes is given.
+bool hasSize(const std::string& name, const Args& args) {
+  static const Names sized = {"torch.zeros", "torch.ones", "torch.empty", "torch.rand", "torch.randn", "torch.full"};
+  static const Names always = {"torch.arange", "torch.linspace", "torch.logspace", "torch.eye", "torch.randperm", "torch.range", "torch.tril_indices", "torch.triu_indices"};
+  if (always.count(name)) return true;
+  const Arg* first = args.at(0);
+  if (!sized.count(name) || !first || !first->node) return false;
+  const auto numeric = [](const Value& v) { return is(v, V::integer) || is(v, V::unknown) || is(v, V::runtime); };
+  if (is(first->value, V::tuple) || is(first->value, V::list)) return !first->value->items.empty();
+  // One unknown argument may be an empty shape; two can only be sizes.
+  return is(first->value, V::integer) || (args.positional() >= 2 && name != "torch.full" && numeric(first->value));
+}
+
 bool capital(std::string_view s) { return !s.empty() && s[0] >= 'A' && s[0] <= 'Z'; }
 
 }  // namespace
@@ -104,6 +117,7 @@ Value Interp::factory(const std::string& name, Args& args, const Node* n) {
   const std::optional<double> bytes = size.bytes();
   if (device && !is(device->value, V::none)) {
     out->device = asDevice(device->value, device->node ? device->node : n);
+    out->dims = hasSize(name, args);
     record(n, name, "placement", out->device, bytes, size.how());
     emit(n, name, nullptr, args);
     return out;
@@ -119,6 +133,7 @@ Value Interp::factory(const std::string& name, Args& args, const Node* n) {
     record(n, name, "placement", out->device, bytes, size.how());
   } else {
     out->made_by = n;
+    out->dims = hasSize(name, args);
     note(n, "on the CPU: no device is given, and no default or context decides one");
   }
   emit(n, name, nullptr, args);
@@ -300,9 +315,12 @@ std::optional<Value> Interp::callTorch(const std::string& name, Args& args, cons
   }
   if (rest == "Generator") {
     const Arg* d = args.get(0, "device");
-    if (d) record(n, name, "placement", asDevice(d->value, n));
-    return external("torch.Generator()");
+    auto g = std::make_shared<Val>(*external("torch.Generator()"));
+    g->device = d ? asDevice(d->value, n) : deviceValue("cpu", here(n, "generators are made on the CPU"));
+    if (d) record(n, name, "placement", g->device);
+    return g;
   }
+  if (rest == "no_grad" || rest == "inference_mode" || rest == "enable_grad") return external(name + "()");
   if (rest == "autocast" || rest == "amp.autocast" || rest == "amp.GradScaler" || rest == "amp.custom_fwd" || rest == "amp.custom_bwd") {
     const Arg* d = args.get(0, rest == "amp.GradScaler" ? "device" : "device_type");
     if (d && (isAny(d->value, V::string) || isAny(d->value, V::device))) record(n, name, "mention", asDevice(d->value, n));
@@ -350,6 +368,18 @@ std::optional<Value> Interp::callTorch(const std::string& name, Args& args, cons
     heap_.at(v->object).cls = external(name);
     Value element = data ? elementOf(data->value) : unknown("a DataLoader without data");
     if (is(element, V::unknown)) element = unknown("a batch of a DataLoader whose dataset is not followed");
+    const Arg* pin = args.keyword("pin_memory");
+    const bool pinned = pin && truth(pin->value) == Truth::yes;
+    const std::function<Value(const Value&)> batch = [&](const Value& e) {
+      return map(e, [&](const Value& x) -> Value {
+        auto part = std::make_shared<Val>(*x);
+        if (x->kind == V::tuple || x->kind == V::list) for (auto& i : part->items) i = batch(i);
+        if (x->kind == V::tensor || x->kind == V::unknown) part->loader = n;
+        if (x->kind == V::tensor) { part->pinned = pinned; part->shape.reset(); part->made_by = nullptr; part->dims = true; }
+        return part;
+      });
+    };
+    element = batch(element);
     heap_.set(v->object, "$element", element);
     return v;
   }

@@ -45,6 +45,7 @@ bool same(const Value& a, const Value& b) {
   if (!(a->origin == b->origin) || a->items.size() != b->items.size() || a->dtype != b->dtype || a->shape != b->shape ||
       a->made_by != b->made_by || a->named.size() != b->named.size())
     return false;
+  if (a->graph != b->graph || a->dims != b->dims || a->pinned != b->pinned || a->loader != b->loader || a->late != b->late) return false;
   if (!same(a->device, b->device) || !same(a->self, b->self)) return false;
   for (size_t i = 0; i < a->items.size(); ++i) if (!same(a->items[i], b->items[i])) return false;
   for (size_t i = 0; i < a->named.size(); ++i)
@@ -60,13 +61,25 @@ void addAlternative(std::vector<Value>& out, const Value& v) {
   }
   for (auto& o : out) {
     if (same(o, v)) return;
-    if (o->kind == V::unknown && v->kind == V::unknown) return;  // one reason is enough
+    if (o->kind == V::unknown && v->kind == V::unknown) {  // one reason is enough
+      if (o->loader != v->loader) {
+        auto merged = std::make_shared<Val>(*o);
+        merged->loader = nullptr;
+        o = merged;
+      }
+      return;
+    }
     if (o->kind == V::tensor && v->kind == V::tensor) {
       auto merged = std::make_shared<Val>(*o);
       merged->device = join(o->device, v->device);
       if (o->shape != v->shape) merged->shape.reset();
       if (o->dtype != v->dtype) merged->dtype = DType::other;
       if (o->made_by != v->made_by) merged->made_by = nullptr;
+      merged->graph = o->graph && v->graph;
+      merged->dims = o->dims && v->dims;
+      merged->pinned = o->pinned && v->pinned;
+      if (o->loader != v->loader) merged->loader = nullptr;
+      if (o->late != v->late) merged->late = nullptr;
       o = merged;
       return;
     }

@@ -67,6 +67,12 @@ struct Val {
   std::vector<std::pair<std::string, Value>> named;
   std::optional<std::vector<int64_t>> shape;  // tensor; every entry known
   const Node* made_by = nullptr;              // tensor: the factory call, if nothing happened to it since
+  // What findings ask of tensors. Each is set only where it is certain.
+  bool graph = false;                         // holds an autograd graph
+  bool dims = false;                          // has at least one dimension
+  bool pinned = false;                        // in pinned host memory
+  const Node* loader = nullptr;               // came out of this DataLoader call (unknown values too)
+  const Node* late = nullptr;                 // on the host, being filled by this non-blocking copy
 };
 
 enum class Truth : uint8_t { no, yes, unknown };
