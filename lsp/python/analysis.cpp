@@ -4,14 +4,29 @@
 #include "lsp/python/interp.h"
 
 namespace flagos::lsp {
+namespace {
+constexpr uint64_t kIndexNs = 60'000'000;  // of one analysis, until the import index is complete
+}  // namespace
 
 Analysis analyse(std::shared_ptr<const SourceUnit> unit, Workspace& workspace, const AnalysisOptions& options) {
   Analysis out;
   out.unit = unit;
-  Interp interp(unit, workspace, options);
-  listenForFindings(interp);
-  interp.run();
-  interp.collect(out);
+  workspace.begin();
+  std::string machine = options.machine.known ? "known" : "";
+  for (const auto& d : options.machine.devices) machine += " " + d;
+  workspace.modules().refresh(workspace, machine);
+  workspace.index(kIndexNs);
+  if (!workspace.mayMatter(*unit)) return out;
+  // Alone first. Where devices are used, again with the programs that call into this file, if there are any.
+  const auto follow = [&](bool with_programs) {
+    Interp interp(unit, workspace, options);
+    listenForFindings(interp);
+    interp.run(with_programs);
+    if (!with_programs && interp.hasSites() && interp.hasPrograms()) return false;
+    interp.collect(out);
+    return true;
+  };
+  if (!follow(false)) follow(true);
   finishFindings(out, options);
   return out;
 }

@@ -70,7 +70,7 @@ std::optional<Value> Interp::callBuiltin(const std::string& name, Args& args, co
   if (name == "next") return first ? elementOf(first) : unknown("next() of nothing");
   if (name == "dict") {
     const ObjectId id = heap_.make();
-    if (is(first, V::dict)) { const auto slots = heap_.at(first->object).slots; for (const auto& [k, v] : slots) heap_.set(id, k, v); }
+    if (is(first, V::dict)) { const Slots slots = heap_.at(first->object).slots; for (const auto& [k, v] : slots) heap_.set(id, k, v); }
     for (const auto& a : args.list) if (!a.name.empty()) heap_.set(id, a.name, a.value);
     auto v = std::make_shared<Val>();
     v->kind = V::dict;
@@ -202,9 +202,9 @@ std::optional<Value> Interp::callLibrary(const std::string& name, Args& args, co
       if (v->kind != V::instance) return v;
       auto c = std::make_shared<Val>(*v);
       c->object = heap_.make();
-      const Object original = heap_.at(v->object);
-      heap_.at(c->object).cls = original.cls;
-      for (const auto& [k, value] : original.slots) heap_.set(c->object, k, value);
+      const Slots original = heap_.at(v->object).slots;
+      heap_.at(c->object).cls = heap_.at(v->object).cls;
+      for (const auto& [k, value] : original) heap_.set(c->object, k, value);
       return c;
     });
   }
@@ -230,7 +230,7 @@ std::optional<Value> Interp::callParser(const Value& parser, const std::string& 
     ns->kind = V::instance;
     ns->object = heap_.make();
     heap_.at(ns->object).cls = external("argparse.Namespace");
-    const auto slots = heap_.at(parser->object).slots;
+    const Slots slots = heap_.at(parser->object).slots;
     for (const auto& [k, v] : slots) if (v) heap_.set(ns->object, k, v);
     if (method == "parse_known_args") return tuple({ns, unknown("arguments that the parser does not know")});
     return ns;
@@ -302,13 +302,13 @@ std::optional<Value> Interp::callDict(const Value& dict, const std::string& meth
   }
   if (method == "keys") return iterableOf(elementOf(dict));
   if (method == "update") {
-    if (is(key, V::dict)) { const auto slots = heap_.at(key->object).slots; for (const auto& [k, v] : slots) heap_.set(dict->object, k, v); }
+    if (is(key, V::dict)) { const Slots slots = heap_.at(key->object).slots; for (const auto& [k, v] : slots) heap_.set(dict->object, k, v); }
     for (const auto& a : args.list) if (!a.name.empty()) heap_.set(dict->object, a.name, a.value);
     return none();
   }
   if (method == "copy") {
     const ObjectId id = heap_.make();
-    const auto slots = heap_.at(dict->object).slots;
+    const Slots slots = heap_.at(dict->object).slots;
     for (const auto& [k, v] : slots) heap_.set(id, k, v);
     auto v = std::make_shared<Val>();
     v->kind = V::dict;

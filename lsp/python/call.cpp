@@ -279,7 +279,7 @@ Value Interp::classDefinition(const Node* n) {
 
 Value Interp::classAttribute(const Value& cls, const std::string& name, Value* owner) {
   if (!is(cls, V::class_)) return nullptr;
-  if (const Value v = heap_.get(cls->object, name)) {
+  if (const Value v = resolved(heap_.get(cls->object, name))) {
     if (owner) *owner = cls;
     return v;
   }

@@ -112,7 +112,7 @@ Value Interp::evalInner(const Node* n) {
         if (p->kind != N::pair) {
           const Value other = p->a ? eval(p->a) : nullptr;
           if (is(other, V::dict)) {
-            const auto slots = heap_.at(other->object).slots;
+            const Slots slots = heap_.at(other->object).slots;
             for (const auto& [k, v] : slots) heap_.set(id, k, v);
           }
           continue;
@@ -149,7 +149,7 @@ Value Interp::lookup(std::string_view name) {
   const std::string key(name);
   Value star;
   for (ObjectId s = frame().scope; s; s = heap_.at(s).parent) {
-    if (const Value v = heap_.get(s, key)) return v;
+    if (Value v = heap_.get(s, key)) return is(v, V::forward) ? resolved(std::move(v)) : v;
     if (!star) star = heap_.get(s, "$star");
   }
   static const std::set<std::string> builtins = {
@@ -520,9 +520,15 @@ Value Interp::attributeOf(const Value& b, std::string_view name, const Node* n) 
       return external(full);
     }
     case V::module: {
-      if (const Value v = heap_.get(b->object, slot)) return v;
-      const Value inner = importModule(b->text + "." + slot, n);
-      if (is(inner, V::module)) return inner;
+      if (const Value v = moduleSlot(b, slot)) return v;
+      if (b->unit && b->unit->path.ends_with("__init__.py"))
+        if (auto inner = workspace_.import(b->unit->path, "." + slot)) {
+          auto m = std::make_shared<Val>(*b);
+          m->text = b->text + "." + slot;
+          m->unit = inner.get();
+          m->object = moduleScope(inner);
+          return m;
+        }
       return unknown("`" + slot + "` is not in " + b->text);
     }
     case V::tensor: return tensorAttribute(b, name);

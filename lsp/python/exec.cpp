@@ -19,7 +19,8 @@ void Interp::execBlock(const std::vector<Node*>& block) {
 void Interp::discard(const std::function<void()>& path) {
   Frame& f = frame();
   const size_t mark = heap_.mark(), returns = f.returns.size(), exits = f.exits.size(), yields = f.yields.size();
-  auto loops = f.open_loops;
+  std::vector<std::pair<size_t, size_t>> loops;
+  for (const auto& l : f.open_loops) loops.emplace_back(l.breaks.size(), l.continues.size());
   const bool dead = f.dead;
   f.dead = false;
   ++quiet_;
@@ -29,7 +30,10 @@ void Interp::discard(const std::function<void()>& path) {
   f.returns.resize(returns);
   f.exits.resize(exits);
   f.yields.resize(yields);
-  f.open_loops = std::move(loops);
+  for (size_t i = 0; i < loops.size(); ++i) {
+    f.open_loops[i].breaks.resize(loops[i].first);
+    f.open_loops[i].continues.resize(loops[i].second);
+  }
   f.dead = dead;
 }
 
@@ -293,89 +297,6 @@ void Interp::execWith(const Node* n) {
   contexts_.resize(contexts);
   no_grad_ = grad;
   for (auto it = restore.rbegin(); it != restore.rend(); ++it) heap_.set(0, it->first, it->second);
-}
-
-ObjectId Interp::moduleScope(std::shared_ptr<const SourceUnit> unit) {
-  const auto found = modules_.find(unit.get());
-  if (found != modules_.end()) return found->second;
-  const size_t mark = heap_.mark();
-  const auto first = static_cast<ObjectId>(heap_.size());
-  const ObjectId scope = heap_.make();
-  modules_[unit.get()] = scope;
-  if (unit != unit_) others_.push_back(unit);
-  heap_.set(scope, "__name__", string(unit == unit_ ? "__main__" : unit->path));
-  heap_.set(scope, "__file__", string(unit->path));
-  Frame f;
-  f.unit = unit.get();
-  f.scope = scope;
-  f.mark = heap_.mark();
-  frames_.push_back(&f);
-  auto contexts = std::move(contexts_);
-  contexts_.clear();
-  auto loops = std::move(loops_);
-  loops_.clear();
-  auto guards = std::move(guards_);
-  guards_.clear();
-  execBlock(unit->ast.root()->list);
-  guards_ = std::move(guards);
-  contexts_ = std::move(contexts);
-  loops_ = std::move(loops);
-  frames_.pop_back();
-  if (unit != unit_) heap_.keepNew(mark, first);
-  return scope;
-}
-
-Value Interp::importModule(const std::string& dotted, const Node*) {
-  if (modules_.size() < 64) {
-    if (auto unit = workspace_.import(frame().unit->path, dotted)) {
-      auto v = std::make_shared<Val>();
-      v->kind = V::module;
-      v->text = dotted;
-      v->unit = unit.get();
-      v->object = moduleScope(unit);
-      return v;
-    }
-  }
-  return external(dotted);
-}
-
-void Interp::execImport(const Node* n) {
-  for (const Node* a : n->list) {
-    if (!a->text.empty()) { bindName(a->text, importModule(a->value, n)); continue; }
-    const std::string head = a->value.substr(0, a->value.find('.'));
-    bindName(head, importModule(head, n));
-    if (head != a->value) importModule(a->value, n);
-  }
-}
-
-void Interp::execFromImport(const Node* n) {
-  if (n->value == "__future__") return;
-  const Value module = importModule(n->value, n);
-  const std::string dotted = is(module, V::external) ? module->text : n->value;
-  if (n->text == "*") {
-    if (is(module, V::module)) {
-      const auto slots = heap_.at(module->object).slots;
-      for (const auto& [name, value] : slots) if (value && !name.starts_with('_')) bindName(name, value);
-    } else {
-      heap_.set(frame().scope, "$star", module);
-    }
-    return;
-  }
-  for (const Node* a : n->list) {
-    Value v;
-    if (is(module, V::module)) {
-      v = heap_.get(module->object, a->value);
-      if (!v) {
-        v = importModule((n->value.ends_with('.') ? n->value : n->value + ".") + a->value, n);
-        if (is(v, V::external)) v = unknown("`" + a->value + "` is not in " + n->value);
-      }
-    } else if (n->value == ".") {
-      v = importModule("." + a->value, n);
-    } else {
-      v = external(dotted + "." + a->value);
-    }
-    bindName(a->text, v);
-  }
 }
 
 }  // namespace flagos::lsp

@@ -1,31 +1,83 @@
 #include "lsp/python/heap.h"
 
+#include <algorithm>
+
 namespace flagos::lsp {
+namespace {
+constexpr size_t kIndexFrom = 12;
+
+bool before(const Change& a, const Change& b) { return a.id != b.id ? a.id < b.id : std::less<>()(a.slot, b.slot); }
+}  // namespace
+
+const Value* Slots::find(SlotName name) const {
+  if (index_) {
+    const auto it = index_->find(name);
+    return it == index_->end() ? nullptr : &entries_[it->second].value;
+  }
+  for (const auto& e : entries_) if (e.name == name) return &e.value;
+  return nullptr;
+}
+
+Value& Slots::operator[](SlotName name) {
+  if (const Value* v = find(name)) return const_cast<Value&>(*v);
+  entries_.push_back({name, nullptr});
+  if (index_) {
+    index_->emplace(name, static_cast<uint32_t>(entries_.size() - 1));
+  } else if (entries_.size() >= kIndexFrom) {
+    index_ = std::make_unique<std::unordered_map<SlotName, uint32_t>>();
+    for (size_t i = 0; i < entries_.size(); ++i) index_->emplace(entries_[i].name, static_cast<uint32_t>(i));
+  }
+  return entries_.back().value;
+}
 
 ObjectId Heap::make(ObjectId parent) {
-  objects_.emplace_back();
-  objects_.back().parent = parent;
-  return static_cast<ObjectId>(objects_.size() - 1);
+  ObjectId id;
+  if (!free_.empty()) {
+    id = free_.back();
+    free_.pop_back();
+  } else {
+    id = static_cast<ObjectId>(objects_.size());
+    objects_.emplace_back();
+  }
+  Object& o = objects_[id];
+  o.parent = parent;
+  o.owner = owner_;
+  owned_[owner_].push_back(id);
+  return id;
 }
 
-Value Heap::get(ObjectId id, const std::string& slot) const {
-  const auto& slots = objects_[id].slots;
-  const auto it = slots.find(slot);
-  return it == slots.end() ? nullptr : it->second;
+SlotName Heap::known(std::string_view name) const {
+  const auto it = names_.find(name);
+  return it == names_.end() ? nullptr : &*it;
 }
 
-void Heap::set(ObjectId id, const std::string& slot, Value v) {
-  auto& current = objects_[id].slots[slot];
-  journal_.push_back({id, slot, current});
+SlotName Heap::intern(std::string_view name) {
+  const SlotName there = known(name);
+  return there ? there : &*names_.emplace(name).first;
+}
+
+Value Heap::get(ObjectId id, SlotName slot) const {
+  if (!slot) return nullptr;
+  const Value* v = objects_[id].slots.find(slot);
+  return v ? *v : nullptr;
+}
+
+Value Heap::get(ObjectId id, std::string_view slot) const { return get(id, known(slot)); }
+
+void Heap::set(ObjectId id, SlotName slot, Value v) {
+  Value& current = objects_[id].slots[slot];
+  journal_.push_back({id, slot, std::move(current)});
   current = std::move(v);
 }
 
 Delta Heap::since(size_t mark) const {
   Delta out;
-  for (size_t i = mark; i < journal_.size(); ++i) {
-    const auto& e = journal_[i];
-    out[{e.id, e.slot}] = objects_[e.id].slots.find(e.slot)->second;
-  }
+  out.reserve(journal_.size() - mark);
+  for (size_t i = mark; i < journal_.size(); ++i) out.push_back({journal_[i].id, journal_[i].slot, nullptr});
+  std::sort(out.begin(), out.end(), before);
+  out.erase(std::unique(out.begin(), out.end(), [](const Change& a, const Change& b) { return a.id == b.id && a.slot == b.slot; }),
+            out.end());
+  for (auto& c : out) c.value = *objects_[c.id].slots.find(c.slot);
   return out;
 }
 
@@ -37,33 +89,64 @@ void Heap::rollback(size_t mark) {
   }
 }
 
-void Heap::keepNew(size_t mark, ObjectId first) {
-  size_t kept = mark;
-  for (size_t i = mark; i < journal_.size(); ++i) {
-    if (journal_[i].id >= first) continue;
-    if (kept != i) journal_[kept] = std::move(journal_[i]);
-    ++kept;
+void Heap::merge(const std::vector<Delta>& paths) {
+  if (paths.size() == 1) { apply(paths[0]); return; }
+  std::vector<size_t> at(paths.size(), 0);
+  while (true) {
+    const Change* least = nullptr;
+    for (size_t p = 0; p < paths.size(); ++p)
+      if (at[p] < paths[p].size() && (!least || before(paths[p][at[p]], *least))) least = &paths[p][at[p]];
+    if (!least) return;
+    const ObjectId id = least->id;
+    const SlotName slot = least->slot;
+    const Value now = get(id, slot);
+    Value joined;  // unbound on one path: the program would fail there, so the other path is what counts
+    for (size_t p = 0; p < paths.size(); ++p) {
+      const bool touched = at[p] < paths[p].size() && paths[p][at[p]].id == id && paths[p][at[p]].slot == slot;
+      const Value& v = touched ? paths[p][at[p]++].value : now;
+      if (v) joined = join(joined, v);
+    }
+    set(id, slot, std::move(joined));
   }
-  journal_.resize(kept);
 }
 
-void Heap::merge(const std::vector<Delta>& paths) {
-  std::map<std::pair<ObjectId, std::string>, Value> result;
-  for (const auto& path : paths) {
-    for (const auto& [key, value] : path) {
-      if (result.count(key)) continue;
-      Value joined;
-      bool missing = false;
-      for (const auto& other : paths) {
-        const auto it = other.find(key);
-        const Value v = it != other.end() ? it->second : get(key.first, key.second);
-        if (v) joined = join(joined, v); else missing = true;
-      }
-      (void)missing;  // unbound on one path: the program would fail there, so the other path is what counts
-      result.emplace(key, joined);
-    }
+uint32_t Heap::own(uint32_t owner) { return std::exchange(owner_, owner); }
+
+std::unique_ptr<Heap::Suspended> Heap::suspend() {
+  auto s = std::make_unique<Suspended>();
+  s->journal = std::move(journal_);
+  journal_.clear();
+  for (auto it = s->journal.rbegin(); it != s->journal.rend(); ++it)
+    if (objects_[it->id].owner == 0) std::swap(objects_[it->id].slots[it->slot], it->before);
+  return s;
+}
+
+void Heap::resume(std::unique_ptr<Suspended> s) {
+  for (auto& e : s->journal)
+    if (objects_[e.id].owner == 0) std::swap(objects_[e.id].slots[e.slot], e.before);
+  s->journal.insert(s->journal.end(), std::make_move_iterator(journal_.begin()), std::make_move_iterator(journal_.end()));
+  journal_ = std::move(s->journal);
+}
+
+Delta Heap::settle(uint32_t owner) {
+  Delta effects = since(0);
+  std::erase_if(effects, [&](const Change& c) { return objects_[c.id].owner == owner; });
+  while (!journal_.empty()) {
+    auto& e = journal_.back();
+    if (objects_[e.id].owner != owner) objects_[e.id].slots[e.slot] = std::move(e.before);
+    journal_.pop_back();
   }
-  for (auto& [key, value] : result) set(key.first, key.second, std::move(value));
+  return effects;
+}
+
+void Heap::release(uint32_t owner) {
+  const auto it = owned_.find(owner);
+  if (it == owned_.end()) return;
+  for (const ObjectId id : it->second) {
+    objects_[id] = {};
+    free_.push_back(id);
+  }
+  owned_.erase(it);
 }
 
 }  // namespace flagos::lsp

@@ -11,7 +11,7 @@
 
 #include "lsp/python/analysis.h"
 #include "lsp/python/events.h"
-#include "lsp/python/heap.h"
+#include "lsp/python/modules.h"
 
 namespace flagos::lsp {
 
@@ -48,7 +48,13 @@ struct SiteRecord { Site site; Value devices; bool generic = false; };
 class Interp {
  public:
   Interp(std::shared_ptr<const SourceUnit> unit, Workspace& workspace, const AnalysisOptions& options);
-  void run();
+  // `with_programs`: also run the workspace's programs that use this file, so that its functions get their arguments.
+  void run(bool with_programs);
+  bool hasSites() const { return !sites_.empty(); }
+  bool hasPrograms();
+  ~Interp();
+  Interp(const Interp&) = delete;
+  Interp& operator=(const Interp&) = delete;
   void collect(Analysis& out);
 
   // ---- for findings ----
@@ -86,7 +92,13 @@ class Interp {
   void branch(const std::vector<std::function<void()>>& paths);
   void discard(const std::function<void()>& path);
   Value importModule(const std::string& dotted, const Node* n);
-  ObjectId moduleScope(std::shared_ptr<const SourceUnit> unit);
+  ObjectId runModule(const std::shared_ptr<const SourceUnit>& unit, ObjectId scope, bool program);
+  ObjectId moduleScope(const std::shared_ptr<const SourceUnit>& unit);
+  void ensureLoaded(ObjectId scope);       // runs a module that was imported, but not used yet
+  void runPrograms();                      // the workspace's programs that call into this file
+  Value resolved(Value v);                 // follows `forward`
+  Value moduleSlot(const Value& module, const std::string& name);   // null: not there
+  void use(LoadedModule& m);
   Value definition(const Node* n);
   Value classDefinition(const Node* n);
 
@@ -190,7 +202,10 @@ class Interp {
   std::shared_ptr<const SourceUnit> unit_;
   Workspace& workspace_;
   AnalysisOptions options_;
-  Heap heap_;
+  ModuleStore& store_;
+  Heap& heap_;
+  LoadedModule* loading_ = nullptr;        // set: this one runs a module for the store
+  int load_depth_ = 0;
   std::vector<Frame*> frames_;
   std::vector<Listener> listeners_;
   uint16_t wanted_ = 0;                    // kinds that some listener wants
@@ -199,8 +214,12 @@ class Interp {
   int no_grad_ = 0;
   bool uncalled_ = false;
   std::vector<Value> contexts_;            // with torch.device(...)
-  std::map<const SourceUnit*, ObjectId> modules_;
-  std::vector<std::shared_ptr<const SourceUnit>> others_;
+  std::map<const SourceUnit*, ObjectId> own_;                // units that are run for this analysis alone
+  std::set<std::string> between_;                            // files between a program and this one: run for it alone
+  bool in_program_ = false;
+  std::set<const LoadedModule*> used_, applied_;
+  std::vector<LoadedModule*> used_in_order_;
+  std::vector<std::shared_ptr<const SourceUnit>> kept_;      // units of programs
   std::unordered_map<const Node*, int> called_;
   struct Uncalled { Value fn; };
   std::vector<Value> functions_;           // every function defined outside a class, in order

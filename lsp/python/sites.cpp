@@ -172,7 +172,11 @@ bool Interp::onAccelerator(const Value& v) {
 
 void Interp::collect(Analysis& out) {
   out.unit = unit_;
-  out.others = others_;
+  std::vector<LoadedModule*> all;
+  std::unordered_map<const LoadedModule*, bool> seen;
+  for (auto* m : used_in_order_) store_.closure(*m, all, seen);
+  for (const auto* m : all) out.others.push_back(m->unit);
+  out.others.insert(out.others.end(), kept_.begin(), kept_.end());
   out.gave_up = gave_up_;
   // "cpu" as a default is a source where a site gets its device from it; otherwise it may be any word.
   for (const auto& w : weak_sources_) {
@@ -231,16 +235,14 @@ void Interp::collect(Analysis& out) {
   for (auto& [key, n] : notes_) out.notes.push_back(std::move(n));
 }
 
-Interp::Interp(std::shared_ptr<const SourceUnit> unit, Workspace& workspace, const AnalysisOptions& options)
-    : unit_(std::move(unit)), workspace_(workspace), options_(options) {}
-
-void Interp::run() {
+void Interp::run(bool with_programs) {
   Frame base;  // the frame that calls the module
   base.unit = unit_.get();
   base.scope = heap_.make();
   frames_.push_back(&base);
-  const ObjectId scope = moduleScope(unit_);
-  base.scope = scope;
+  own_[unit_.get()] = base.scope;
+  runModule(unit_, base.scope, true);
+  if (with_programs) runPrograms();
   uncalled_ = true;
   runUncalled();
   uncalled_ = false;

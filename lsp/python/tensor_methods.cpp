@@ -79,7 +79,7 @@ std::optional<double> Interp::moduleBytes(const Value& instance, int depth) {
 void Interp::moveModule(const Value& instance, const Value& device, int depth) {
   if (depth > 6) return;
   heap_.set(instance->object, "$device", device);
-  const auto slots = heap_.at(instance->object).slots;
+  const Slots slots = heap_.at(instance->object).slots;
   for (const auto& [k, v] : slots) {
     if (!v || k == "$device") continue;
     const auto moved = [&](const Value& x) -> Value {

@@ -40,7 +40,8 @@ enum class V : uint8_t {
   function,   // node, unit, object = closure scope
   class_,     // node, unit, object = class scope; items = bases
   external,   // text: dotted name outside the workspace
-  module,     // object = its scope, unit
+  module,     // object = its scope, unit; text = as imported
+  forward,    // object = a module's scope, text = a name in it, self = the module: looked up when it is used
   bound,      // self . text, or self + function value in items[0]
   tuple, list,  // items
   dict,       // object

@@ -5,10 +5,21 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "lsp/python/modules.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/json.h"
 
 namespace flagos::lsp {
-namespace fs = std::filesystem;
+namespace {
+
+constexpr uint64_t kLookAgainNs = 500'000'000;
+
+std::string parentOf(const std::string& path) {
+  const auto slash = path.rfind('/');
+  return slash == std::string::npos ? std::string() : path.substr(0, slash == 0 ? 1 : slash);
+}
+
+}  // namespace
 
 std::shared_ptr<const SourceUnit> makeUnit(std::string path, std::string text, const SyntaxTree& tree) {
   auto unit = std::make_shared<SourceUnit>();
@@ -28,56 +39,106 @@ std::shared_ptr<const SourceUnit> makeUnit(std::string path, std::string text, s
   return makeUnit(std::move(path), std::move(text), *tree);
 }
 
-std::shared_ptr<const SourceUnit> Workspace::file(const std::string& path) {
-  std::string text;
-  Entry& e = cache_[path];
-  std::optional<std::string> open = overlay_ ? overlay_(path) : std::nullopt;
-  if (open) {
-    if (e.unit && e.stamp == -1 && e.text == *open) return e.unit;
-    e = {-1, 0, *open, makeUnit(path, *open)};
-    return e.unit;
-  }
-  struct stat st{};
-  if (::stat(path.c_str(), &st) != 0 || !S_ISREG(st.st_mode)) { cache_.erase(path); return nullptr; }
-  const int64_t stamp = st.st_mtim.tv_sec * 1'000'000'000LL + st.st_mtim.tv_nsec;
-  if (e.unit && e.stamp == stamp && e.size == st.st_size) return e.unit;
-  auto read = readFile(path, kMaxSourceBytes);
-  if (!read) { cache_.erase(path); return nullptr; }
-  e = {stamp, st.st_size, {}, makeUnit(path, std::move(*read))};
-  return e.unit;
+Workspace::Workspace(Overlay overlay) : overlay_(std::move(overlay)), modules_(std::make_unique<ModuleStore>()) {}
+Workspace::~Workspace() = default;
+
+void Workspace::setRoots(std::vector<std::string> roots) {
+  for (auto& r : roots) while (r.size() > 1 && r.back() == '/') r.pop_back();
+  roots_ = std::move(roots);
+  resolved_.clear();
+  listed_at_ = 0;
 }
 
-std::shared_ptr<const SourceUnit> Workspace::import(const std::string& from_path, const std::string& module) {
-  if (from_path.empty()) return nullptr;
+void Workspace::begin() {
+  ++turn_;
+  const uint64_t now = nowNs();
+  if (begun_ != 0 && now - begun_ < kLookAgainNs) return;
+  begun_ = now;
+  ++generation_;
+  resolved_.clear();
+}
+
+const Workspace::Status& Workspace::status(const std::string& path) {
+  Status& s = statuses_[path];
+  if (s.checked == generation_) return s;
+  struct stat st{};
+  s = {generation_, false, 0, 0};
+  if (::stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode)) s = {generation_, true, st.st_mtim.tv_sec * 1'000'000'000LL + st.st_mtim.tv_nsec, st.st_size};
+  return s;
+}
+
+std::shared_ptr<const SourceUnit> Workspace::file(const std::string& path) {
+  Entry& e = cache_[path];
+  auto unit = e.unit.lock();
+  if (overlay_ && e.checked != turn_) {
+    e.checked = turn_;
+    if (std::optional<std::string> open = overlay_(path)) {
+      if (unit && e.open && unit->text == *open) return unit;
+      unit = makeUnit(path, std::move(*open));
+      e.open = true;
+      e.unit = unit;
+      return unit;
+    }
+    if (e.open) unit = nullptr;
+    e.open = false;
+  }
+  if (e.open && unit) return unit;
+  const Status& st = status(path);
+  if (!st.regular) { cache_.erase(path); return nullptr; }
+  if (unit && e.stamp == st.stamp && e.size == st.size) return unit;
+  auto read = readFile(path, kMaxSourceBytes);
+  if (!read) { cache_.erase(path); return nullptr; }
+  e.stamp = st.stamp;
+  e.size = st.size;
+  e.open = false;
+  unit = makeUnit(path, std::move(*read));
+  e.unit = unit;
+  return unit;
+}
+
+std::string Workspace::resolve(const std::string& from_path, const std::string& module) {
+  if (from_path.empty() || module.empty()) return {};
+  const std::string folder = parentOf(from_path);
+  const std::string key = folder + "\n" + module;
+  auto [known, added] = resolved_.try_emplace(key);
+  if (!added && known->second != from_path) return known->second;
   size_t dots = 0;
   while (dots < module.size() && module[dots] == '.') ++dots;
   std::string relative = module.substr(dots);
   std::replace(relative.begin(), relative.end(), '.', '/');
-  std::vector<fs::path> bases;
-  fs::path dir = fs::path(from_path).parent_path();
+  std::vector<std::string> bases;
+  std::string dir = folder;
   if (dots > 0) {
-    for (size_t i = 1; i < dots; ++i) dir = dir.parent_path();
+    for (size_t i = 1; i < dots; ++i) dir = parentOf(dir);
     bases.push_back(dir);
   } else {
     bases.push_back(dir);
     // A package's own absolute imports: the folder above the outermost __init__.py.
-    std::error_code ec;
-    fs::path up = dir;
-    while (fs::exists(up / "__init__.py", ec) && up.has_parent_path() && up != up.parent_path()) up = up.parent_path();
+    std::string up = dir;
+    while (up.size() > 1 && status(up + "/__init__.py").regular) up = parentOf(up);
     if (up != dir) bases.push_back(up);
     for (const auto& r : roots_) {
-      bases.emplace_back(r);
-      bases.push_back(fs::path(r) / "src");
+      bases.push_back(r);
+      bases.push_back(r + "/src");
     }
   }
+  std::string found;
   for (const auto& base : bases) {
-    const fs::path stem = relative.empty() ? base : base / relative;
-    for (const auto& candidate : {relative.empty() ? stem / "__init__.py" : fs::path(stem.string() + ".py"), stem / "__init__.py"}) {
-      if (candidate == from_path) continue;
-      if (auto unit = file(candidate.lexically_normal().string())) return unit;
+    const std::string stem = relative.empty() ? base : base + "/" + relative;
+    for (const auto& candidate : {relative.empty() ? stem + "/__init__.py" : stem + ".py", stem + "/__init__.py"}) {
+      if (candidate == from_path || !status(candidate).regular) continue;
+      found = candidate;
+      break;
     }
+    if (!found.empty()) break;
   }
-  return nullptr;
+  if (known->second.empty()) known->second = found;
+  return found;
+}
+
+std::shared_ptr<const SourceUnit> Workspace::import(const std::string& from_path, const std::string& module) {
+  const std::string path = resolve(from_path, module);
+  return path.empty() ? nullptr : file(path);
 }
 
 }  // namespace flagos::lsp

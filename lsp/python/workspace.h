@@ -1,10 +1,13 @@
-// Source files as the analysis sees them: text, lines and syntax tree, loaded once per content.
+// Source files as the analysis sees them: text, lines and syntax tree, loaded once per content; which file an import means;
+// and which files import a file.
 #pragma once
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "lsp/python/ast.h"
@@ -23,21 +26,66 @@ struct SourceUnit {
 std::shared_ptr<const SourceUnit> makeUnit(std::string path, std::string text, std::string* why = nullptr);
 std::shared_ptr<const SourceUnit> makeUnit(std::string path, std::string text, const SyntaxTree& tree);
 
+class ModuleStore;
+
 class Workspace {
  public:
   // `overlay` gives the text of a file that is open in the editor.
   using Overlay = std::function<std::optional<std::string>(const std::string& path)>;
-  explicit Workspace(Overlay overlay = {}) : overlay_(std::move(overlay)) {}
-  void setRoots(std::vector<std::string> roots) { roots_ = std::move(roots); }
+  explicit Workspace(Overlay overlay = {});
+  ~Workspace();
+  void setRoots(std::vector<std::string> roots);
   // The file that `import module` in `from_path` means, or null: not in the workspace. Leading dots are relative.
   std::shared_ptr<const SourceUnit> import(const std::string& from_path, const std::string& module);
+  // The path only; "" = not in the workspace.
+  std::string resolve(const std::string& from_path, const std::string& module);
   std::shared_ptr<const SourceUnit> file(const std::string& path);
+  // Once before each analysis: files are looked at again if that was more than half a second ago.
+  void begin();
+
+  // ---- who imports whom ----
+  // Reads the import lines of the roots' files for at most `budget_ns`; true when all are known. Cheap once they are.
+  bool index(uint64_t budget_ns);
+  // The programs that use a file: files that import it, directly or through others, and that nothing imports. `between` is
+  // every file on the way, the programs included. Both empty before the index is complete, and where more than `most` files
+  // lie between.
+  struct Users { std::vector<std::string> programs; std::set<std::string> between; };
+  Users usersOf(const std::string& path, size_t most);
+  // Whether running this file, with all that it imports, changes anything outside itself; empty while not known.
+  std::optional<bool> changesOthers(const std::string& path);
+  // False: neither this text nor anything it imports from the workspace has a word that PyTorch or a device needs. Always
+  // true before the index is complete.
+  bool mayMatter(const SourceUnit& unit);
+
+  ModuleStore& modules() { return *modules_; }
 
  private:
-  struct Entry { int64_t stamp = 0; int64_t size = 0; std::string text; std::shared_ptr<const SourceUnit> unit; };
+  struct Entry {
+    int64_t stamp = 0, size = 0;
+    uint64_t checked = 0;
+    bool open = false;
+    std::weak_ptr<const SourceUnit> unit;
+  };
+  struct Status { uint64_t checked = 0; bool regular = false; int64_t stamp = 0, size = 0; };
+  struct Imports { int64_t stamp = -1, size = -1; bool words = false, settings = false; std::vector<std::string> files; };
+  const Status& status(const std::string& path);
+  void listRoots();
+  Imports importsOf(const std::string& path, std::string_view text);
+
   Overlay overlay_;
   std::vector<std::string> roots_;
   std::map<std::string, Entry> cache_;
+  std::unordered_map<std::string, Status> statuses_;
+  std::unordered_map<std::string, std::string> resolved_;      // "folder\nmodule" -> path, this generation
+  std::unordered_map<std::string, Imports> imports_;
+  std::unordered_map<std::string, std::vector<std::string>> importers_;
+  std::vector<std::string> listed_;
+  size_t next_ = 0;                                            // of listed_: read so far
+  bool complete_ = false, too_many_ = false;
+  uint64_t generation_ = 1;                                    // of the disk
+  uint64_t turn_ = 1;                                          // of open files: every analysis
+  uint64_t begun_ = 0, listed_at_ = 0;
+  std::unique_ptr<ModuleStore> modules_;
 };
 
 }  // namespace flagos::lsp

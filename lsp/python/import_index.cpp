@@ -1,0 +1,228 @@
+// Which files of the workspace import which: read from import lines alone, without parsing.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <filesystem>
+
+#include "lsp/python/workspace.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/json.h"
+
+namespace flagos::lsp {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t kMaxFiles = 6000;         // a folder with more is no project: programs are not looked for
+constexpr uint64_t kListAgainNs = 5'000'000'000;
+constexpr size_t kMaxPrograms = 8;
+constexpr size_t kMaxClosure = 200;
+
+// Without one of these a text can neither place anything nor be told that it does.
+constexpr std::array<std::string_view, 9> kWords = {"torch", "device", "cuda", "npu", "xpu", ".to(", ".cpu(", "mps", "privateuse"};
+
+bool wordChar(char c) { return c == '_' || c == '.' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c & 0x80); }
+
+struct Cursor {
+  std::string_view text;
+  size_t at = 0;
+  void spaces(bool lines) {
+    while (at < text.size()) {
+      const char c = text[at];
+      if (c == ' ' || c == '\t' || c == '\\' || (lines && (c == '\n' || c == '\r'))) { ++at; continue; }
+      if (lines && c == '#') { while (at < text.size() && text[at] != '\n') ++at; continue; }
+      if (c == '\r' || c == '\n') { if (at > 0 && text[at - 1] == '\\') { ++at; continue; } }
+      return;
+    }
+  }
+  std::string word() {
+    const size_t from = at;
+    while (at < text.size() && wordChar(text[at])) ++at;
+    return std::string(text.substr(from, at - from));
+  }
+  bool is(std::string_view w) {
+    if (text.substr(at, w.size()) != w || (at + w.size() < text.size() && wordChar(text[at + w.size()]))) return false;
+    at += w.size();
+    return true;
+  }
+};
+
+// Calls fn(module, name or "") for each import line.
+template <typename F> void importLines(std::string_view text, F fn) {
+  size_t line = 0;
+  while (line < text.size()) {
+    Cursor c{text, line};
+    while (c.at < text.size() && (text[c.at] == ' ' || text[c.at] == '\t')) ++c.at;
+    if (c.is("import")) {
+      do {
+        c.spaces(false);
+        const std::string module = c.word();
+        if (!module.empty()) fn(module, std::string());
+        c.spaces(false);
+        if (c.is("as")) { c.spaces(false); c.word(); c.spaces(false); }
+      } while (c.at < text.size() && text[c.at] == ',' && ++c.at);
+    } else if (c.is("from")) {
+      c.spaces(false);
+      const std::string module = c.word();
+      c.spaces(false);
+      if (!module.empty() && c.is("import")) {
+        c.spaces(false);
+        bool open = false;
+        if (c.at < text.size() && text[c.at] == '(') { open = true; ++c.at; }
+        bool more = true;
+        while (more) {
+          c.spaces(open);
+          const std::string name = c.word();
+          if (name.empty()) break;
+          fn(module, name);
+          c.spaces(open);
+          if (c.is("as")) { c.spaces(open); c.word(); c.spaces(open); }
+          more = c.at < text.size() && text[c.at] == ',';
+          if (more) ++c.at;
+        }
+        fn(module, std::string());
+      }
+    }
+    const auto end = text.find('\n', std::max(line, c.at == 0 ? 0 : c.at - 1));
+    line = end == std::string_view::npos ? text.size() : end + 1;
+  }
+}
+
+// A module that does this on import changes what others see, so it must be run even if nothing of it is used.
+bool hasSetting(std::string_view text) {
+  for (const std::string_view w : {"set_default_device", "set_device", "os.environ[", "environ.setdefault", "putenv"})
+    if (text.find(w) != std::string_view::npos) return true;
+  // A statement at the margin that assigns to an attribute: `config.device = ...`.
+  size_t line = 0;
+  while (line < text.size()) {
+    const auto end = std::min(text.find('\n', line), text.size());
+    size_t i = line;
+    while (i < end && wordChar(text[i])) ++i;
+    const std::string_view name = text.substr(line, i - line);
+    while (i < end && text[i] == ' ') ++i;
+    if (name.find('.') != std::string_view::npos && i + 1 < end && text[i] == '=' && text[i + 1] != '=') return true;
+    line = end + 1;
+  }
+  return false;
+}
+
+bool hasWord(std::string_view text) {
+  return std::any_of(kWords.begin(), kWords.end(), [&](std::string_view w) { return memmem(text.data(), text.size(), w.data(), w.size()) != nullptr; });
+}
+
+}  // namespace
+
+Workspace::Imports Workspace::importsOf(const std::string& path, std::string_view text) {
+  Imports out;
+  out.words = hasWord(text);
+  out.settings = hasSetting(text);
+  importLines(text, [&](const std::string& module, const std::string& name) {
+    const std::string full = name.empty() ? module : (module.ends_with('.') ? module : module + ".") + name;
+    if (const auto file = resolve(path, full); !file.empty() && file != path) out.files.push_back(file);
+  });
+  std::sort(out.files.begin(), out.files.end());
+  out.files.erase(std::unique(out.files.begin(), out.files.end()), out.files.end());
+  return out;
+}
+
+void Workspace::listRoots() {
+  const auto before = std::move(listed_);
+  listed_.clear();
+  next_ = 0;
+  complete_ = too_many_ = false;
+  std::set<std::string> seen;
+  for (const auto& root : roots_) {
+    std::error_code ec;
+    for (fs::recursive_directory_iterator it(root, fs::directory_options::skip_permission_denied, ec), end; it != end; it.increment(ec)) {
+      if (ec) break;
+      const auto name = it->path().filename().string();
+      if (it->is_directory(ec)) {
+        if (name.starts_with(".") || name == "node_modules" || name == "__pycache__" || name == "site-packages") it.disable_recursion_pending();
+        continue;
+      }
+      if (!name.ends_with(".py")) continue;
+      std::string path = it->path().string();
+      if (seen.insert(path).second) listed_.push_back(std::move(path));
+      if (listed_.size() > kMaxFiles) { too_many_ = true; listed_.clear(); return; }
+    }
+  }
+  if (listed_ != before) imports_.clear();   // a new file may be what an old import means
+}
+
+bool Workspace::index(uint64_t budget_ns) {
+  const uint64_t start = nowNs();
+  if (listed_at_ == 0 || (complete_ && start - listed_at_ > kListAgainNs)) {
+    listRoots();
+    listed_at_ = start;
+  }
+  if (too_many_) return false;
+  if (complete_) return true;
+  for (; next_ < listed_.size(); ++next_) {
+    if (next_ % 16 == 15 && nowNs() - start > budget_ns) return false;
+    const std::string& path = listed_[next_];
+    const Status st = status(path);
+    Imports& known = imports_[path];
+    if (known.stamp == st.stamp && known.size == st.size) continue;
+    auto text = readFile(path, kMaxSourceBytes);
+    known = text ? importsOf(path, *text) : Imports{};
+    known.stamp = st.stamp;
+    known.size = st.size;
+  }
+  complete_ = true;
+  importers_.clear();
+  for (const auto& path : listed_) for (const auto& f : imports_[path].files) importers_[f].push_back(path);
+  return true;
+}
+
+Workspace::Users Workspace::usersOf(const std::string& path, size_t most) {
+  Users out;
+  if (!complete_) return out;
+  std::vector<std::string> todo{path};
+  while (!todo.empty()) {
+    const std::string at = std::move(todo.back());
+    todo.pop_back();
+    const auto it = importers_.find(at);
+    if (it == importers_.end()) {
+      if (at != path) out.programs.push_back(at);
+      continue;
+    }
+    for (const auto& user : it->second)
+      if (user != path && out.between.insert(user).second) todo.push_back(user);
+    if (out.between.size() > most) return {};
+  }
+  std::sort(out.programs.begin(), out.programs.end());
+  if (out.programs.size() > kMaxPrograms) out.programs.resize(kMaxPrograms);
+  return out;
+}
+
+std::optional<bool> Workspace::changesOthers(const std::string& path) {
+  if (!complete_) return std::nullopt;
+  std::set<std::string> seen;
+  std::vector<std::string> todo{path};
+  while (!todo.empty() && seen.size() < kMaxClosure) {
+    const std::string at = std::move(todo.back());
+    todo.pop_back();
+    if (!seen.insert(at).second) continue;
+    const auto it = imports_.find(at);
+    if (it == imports_.end()) continue;
+    if (it->second.settings) return true;
+    todo.insert(todo.end(), it->second.files.begin(), it->second.files.end());
+  }
+  return false;
+}
+
+bool Workspace::mayMatter(const SourceUnit& unit) {
+  if (!complete_ || hasWord(unit.text)) return true;
+  std::set<std::string> seen{unit.path};
+  std::vector<std::string> todo = importsOf(unit.path, unit.text).files;
+  while (!todo.empty()) {
+    const std::string at = std::move(todo.back());
+    todo.pop_back();
+    if (!seen.insert(at).second) continue;
+    const auto it = imports_.find(at);
+    if (it == imports_.end() || it->second.words) return true;
+    todo.insert(todo.end(), it->second.files.begin(), it->second.files.end());
+  }
+  return false;
+}
+
+}  // namespace flagos::lsp

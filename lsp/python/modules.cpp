@@ -1,0 +1,70 @@
+#include "lsp/python/modules.h"
+
+#include <set>
+
+namespace flagos::lsp {
+namespace {
+constexpr size_t kMaxSource = 12u << 20;   // bytes of source text whose trees are kept
+}
+
+LoadedModule& ModuleStore::of(const std::shared_ptr<const SourceUnit>& unit) {
+  auto& m = modules_[unit.get()];
+  if (!m) {
+    m = std::make_unique<LoadedModule>();
+    m->unit = unit;
+    m->owner = next_owner_++;
+    const uint32_t before = heap.own(m->owner);
+    m->scope = heap.make();
+    heap.own(before);
+    scopes_[m->scope] = m.get();
+    source_bytes_ += unit->text.size();
+  }
+  return *m;
+}
+
+LoadedModule* ModuleStore::byScope(ObjectId scope) {
+  const auto it = scopes_.find(scope);
+  return it == scopes_.end() ? nullptr : it->second;
+}
+
+void ModuleStore::closure(LoadedModule& m, std::vector<LoadedModule*>& out, std::unordered_map<const LoadedModule*, bool>& seen) {
+  if (!seen.emplace(&m, true).second) return;
+  out.push_back(&m);
+  for (size_t i = 0; i < m.imports.size(); ++i) closure(*m.imports[i], out, seen);
+}
+
+void ModuleStore::clear() {
+  modules_.clear();
+  scopes_.clear();
+  heap = Heap();
+  source_bytes_ = 0;
+}
+
+void ModuleStore::refresh(Workspace& workspace, const std::string& machine) {
+  if (machine != machine_ || source_bytes_ > kMaxSource) { clear(); machine_ = machine; return; }
+  std::vector<const SourceUnit*> stale;
+  for (const auto& [unit, m] : modules_)
+    if (m->state != LoadedModule::State::done || workspace.file(unit->path).get() != unit) stale.push_back(unit);
+  if (!stale.empty()) drop(stale);
+}
+
+void ModuleStore::drop(const std::vector<const SourceUnit*>& stale) {
+  std::set<const LoadedModule*> gone;
+  for (const auto* u : stale) gone.insert(modules_.at(u).get());
+  for (bool more = true; more;) {
+    more = false;
+    for (const auto& [unit, m] : modules_) {
+      if (gone.count(m.get())) continue;
+      for (const auto* i : m->imports) if (gone.count(i)) { gone.insert(m.get()); more = true; break; }
+    }
+  }
+  for (auto it = modules_.begin(); it != modules_.end();) {
+    if (!gone.count(it->second.get())) { ++it; continue; }
+    heap.release(it->second->owner);
+    scopes_.erase(it->second->scope);
+    source_bytes_ -= it->first->text.size();
+    it = modules_.erase(it);
+  }
+}
+
+}  // namespace flagos::lsp
