@@ -96,7 +96,7 @@ Json reportJson(const std::vector<FileReport>& files, const CheckOptions& option
     }
     j["sites"] = s;
     j["findings"] = findings;
-    if (f.analysis.gave_up) j["incomplete"] = "the analysis stopped: this file takes too many steps to follow";
+    if (f.analysis.gave_up) j["incomplete"] = f.analysis.gave_up_why;
     if (f.live) {
       Json measured = Json::array(), gone = Json::array();
       for (const auto& m : f.live->also) {

@@ -46,7 +46,7 @@ std::string reportText(const std::vector<FileReport>& files, const CheckOptions&
       out += "\n";
       ++findings;
     }
-    if (a.gave_up) out += f.path + ": the analysis stopped early: this file takes too many steps to follow\n";
+    if (a.gave_up) out += f.path + ": not all was followed: " + a.gave_up_why + "\n";
   }
   out += std::to_string(sites) + " device sites";
   if (sites) out += ", " + std::to_string(100 * resolved / sites) + " % exact or candidates";

@@ -57,7 +57,8 @@ struct Analysis {
   std::vector<Finding> findings;           // by position, suppressed ones left out
   std::vector<Note> notes;
   std::vector<std::shared_ptr<const SourceUnit>> others;  // files that were followed
-  bool gave_up = false;                    // the step budget ran out: results are what was seen so far
+  bool gave_up = false;                    // something was left out: results are what was seen
+  std::string gave_up_why;
 };
 
 struct AnalysisOptions {

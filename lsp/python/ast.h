@@ -88,12 +88,14 @@ class Ast {
   size_t size() const { return nodes_.size(); }
   bool hasErrors() const { return errors_; }
   void markError() { errors_ = true; }
+  bool tooDeep() const { return too_deep_; }  // parts nested deeper than the cap were left out
+  void markTooDeep() { too_deep_ = errors_ = true; }
   const std::deque<Node>& nodes() const { return nodes_; }
 
  private:
   std::deque<Node> nodes_;
   Node* root_ = nullptr;
-  bool errors_ = false;
+  bool errors_ = false, too_deep_ = false;
 };
 
 Ast lower(std::string_view text, const SyntaxTree& tree);

@@ -91,7 +91,13 @@ std::optional<Value> Interp::callBuiltin(const std::string& name, Args& args, co
       forEach(first, [&](const Value& b) { if (b->kind == V::instance || b->kind == V::class_) heap_.set(b->object, key->text, args.at(2)->value); });
     return none();
   }
-  if (name == "hasattr") return unknown("a condition that is not known");
+  if (name == "hasattr") {
+    // hasattr(torch, "npu"): there on a machine with such a device; without one, the module may be there all the same.
+    const Value key = args.at(1) ? args.at(1)->value : nullptr;
+    if (is(first, V::external) && first->text == "torch" && is(key, V::string) && options_.machine.known && options_.machine.has(key->text))
+      return boolean(true);
+    return unknown("a condition that is not known");
+  }
   if (name == "isinstance") {
     const Value cls = args.at(1) ? args.at(1)->value : nullptr;
     if (is(cls, V::external) && cls->text == "builtins.str" && first) {
@@ -165,6 +171,7 @@ std::optional<Value> Interp::callBuiltin(const std::string& name, Args& args, co
 
 Value Interp::environment(const Value& key, const Value& fallback, const Node* n) {
   if (!is(key, V::string)) return unknown("an environment variable whose name is not known");
+  if (const Value written = heap_.get(0, "$env:" + key->text)) return written;
   const Value set = runtimeValue("<" + key->text + ">", here(n, "environment variable " + key->text));
   if (!fallback || is(fallback, V::none)) return set;
   return join(rename(fallback, "default of environment variable " + key->text, frame().statement ? frame().statement->line : n->line), set);
@@ -176,7 +183,9 @@ std::optional<Value> Interp::callLibrary(const std::string& name, Args& args, co
   if (name == "os.environ.get" || name == "os.getenv" || name == "os.environ.setdefault") {
     if (!first) return unknown("an environment variable");
     const Arg* d = args.get(1, "default");
-    return environment(first, d ? d->value : nullptr, n);
+    const Value v = environment(first, d ? d->value : nullptr, n);
+    if (name == "os.environ.setdefault" && is(first, V::string)) heap_.set(0, "$env:" + first->text, v);
+    return v;
   }
   if (name == "functools.partial") {
     if (!first) return unknown("partial() of nothing");
@@ -196,7 +205,7 @@ std::optional<Value> Interp::callLibrary(const std::string& name, Args& args, co
     if (const Arg* f = args.keyword("default_factory")) return call(f->value, {}, n);
     return unknown("a field without default");
   }
-  if (name == "copy.deepcopy" || name == "copy.copy") {
+  if (name == "copy.deepcopy" || name == "copy.copy" || name == "dataclasses.replace") {
     if (!first) return unknown("a copy of nothing");
     return map(first, [&](const Value& v) -> Value {
       if (v->kind != V::instance) return v;
@@ -205,6 +214,8 @@ std::optional<Value> Interp::callLibrary(const std::string& name, Args& args, co
       const Slots original = heap_.at(v->object).slots;
       heap_.at(c->object).cls = heap_.at(v->object).cls;
       for (const auto& [k, value] : original) heap_.set(c->object, k, value);
+      if (name == "dataclasses.replace")
+        for (const auto& a : args.list) if (!a.name.empty()) heap_.set(c->object, a.name, rename(a.value, "argument `" + a.name + "` of `replace()`", n->line));
       return c;
     });
   }
@@ -336,7 +347,40 @@ std::optional<Value> Interp::callText(const Value& text, const std::string& meth
       at = close + 1;
     }
   }
-  if (method == "lower" || method == "strip" || method == "upper") return text;
+  if (method == "lower" || method == "strip" || method == "upper" || method == "rstrip" || method == "lstrip") {
+    if (text->kind != V::string) return text;
+    std::string s = text->text;
+    if (method == "lower" || method == "upper") {
+      for (char& c : s) {
+        if (method == "lower" && c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+        if (method == "upper" && c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+      }
+    } else if (args.list.empty()) {
+      const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
+      if (method != "lstrip") while (!s.empty() && blank(s.back())) s.pop_back();
+      if (method != "rstrip") while (!s.empty() && blank(s.front())) s.erase(0, 1);
+    } else {
+      return unknown("`" + textOf(n, 40) + "` is not followed");
+    }
+    return string(std::move(s), text->origin);
+  }
+  if (method == "join" && args.at(0)) {
+    const Value parts = args.at(0)->value;
+    if ((!is(parts, V::list) && !is(parts, V::tuple)) || parts->items.size() > 8) return unknown("a text whose parts are not known");
+    Value out = string("", parts->items.empty() ? text->origin : parts->items[0]->origin);
+    for (size_t i = 0; i < parts->items.size(); ++i) {
+      if (i > 0) out = map(out, [&](const Value& o) { return concat(o, text, n); });
+      out = map(out, [&](const Value& o) { return map(parts->items[i], [&](const Value& v) { return concat(o, asText(v, n), n); }); });
+    }
+    return out;
+  }
+  if (method == "replace" && text->kind == V::string && args.at(0) && args.at(1) && is(args.at(0)->value, V::string) &&
+      is(args.at(1)->value, V::string) && !args.at(0)->value->text.empty()) {
+    std::string s = text->text;
+    const std::string &from = args.at(0)->value->text, &to = args.at(1)->value->text;
+    for (size_t at = 0; (at = s.find(from, at)) != std::string::npos; at += to.size()) s.replace(at, from.size(), to);
+    return string(std::move(s), text->origin);
+  }
   if (method == "startswith" && text->kind == V::string) {
     const Value p = args.at(0) ? args.at(0)->value : nullptr;
     if (is(p, V::string)) return boolean(text->text.starts_with(p->text));

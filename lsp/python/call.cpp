@@ -68,6 +68,8 @@ Value Interp::evalCall(const Node* n) {
         emit(E::foreign, n, name, b, mine);
         return unknown("`" + textOf(n, 40) + "`: " + (b->kind == V::unknown ? b->text : "decided when the program runs"));
       }
+      if (b->kind == V::external && b->text.ends_with("()"))
+        if (auto v = libraryMethod(b, name, mine, n)) return *v;
       if (b->kind == V::external && b->text != "$super") {
         if (auto v = externalAttribute(b->text + "." + name); v && (*v)->kind != V::external) return *v;
       }
@@ -130,9 +132,14 @@ Value Interp::callFunction(const Value& fn, Args args, const Node* n, const Valu
   const Node* def = fn->node;
   int same_def = 0;
   for (const Frame* f : frames_) same_def += f->def == def;
-  if (frames_.size() >= kMaxFrames) return unknown("calls nested too deeply to follow");
+  if (frames_.size() >= kMaxFrames) {
+    if (why_.empty()) why_ = "calls are nested deeper than " + std::to_string(kMaxFrames) + " levels: the inner ones are not followed";
+    return unknown("calls nested too deeply to follow");
+  }
   if (same_def >= 2) return unknown("`" + std::string(def->text) + "` calls itself");
-  if (++called_[def] > kMaxCallsOfOne) return unknown("`" + std::string(def->text) + "` is called from too many places to follow each");
+  if (++called_[def] > kMaxCallsOfOne && why_.empty() && quiet_ == 0)
+    why_ = "`" + std::string(def->text) + "` is called from more than " + std::to_string(kMaxCallsOfOne) + " places: the later calls are not followed";
+  if (called_[def] > kMaxCallsOfOne) return unknown("`" + std::string(def->text) + "` is called from too many places to follow each");
 
   Frame f;
   f.unit = fn->unit;

@@ -25,6 +25,7 @@ Value Interp::eval(const Node* n) {
   if (!n) return unknown("nothing here");
   if (spent() || depth_ > kMaxNesting) {
     gave_up_ = true;
+    if (depth_ > kMaxNesting && why_.empty()) why_ = "expressions and calls are nested deeper than " + std::to_string(kMaxNesting) + " levels";
     return unknown("the analysis stopped: this file takes too many steps to follow");
   }
   Depth depth(depth_);
@@ -94,6 +95,8 @@ Value Interp::evalInner(const Node* n) {
       v->node = n;
       v->unit = frame().unit;
       v->object = frame().scope;
+      for (const Node* p : n->list2)
+        if (p->a) v->named.emplace_back(std::string(p->text), rename(eval(p->a), "default of parameter `" + std::string(p->text) + "`", p->line));
       return v;
     }
     case N::tuple: case N::list: case N::set: {
@@ -118,7 +121,7 @@ Value Interp::evalInner(const Node* n) {
           continue;
         }
         const Value key = eval(p->a);
-        const Value value = boundTo(eval(p->b), is(key, V::string) ? key->text : "an entry", n);
+        const Value value = boundTo(eval(p->b), is(key, V::string) && !key->text.empty() ? key->text : "an entry", n);
         if (is(key, V::string)) heap_.set(id, key->text, value);
         else heap_.set(id, "$any", join(heap_.get(id, "$any"), value));
       }
@@ -298,11 +301,22 @@ Value Interp::binaryOn(const Node* n, const Value& a, const Value& b) {
   if (text.starts_with("+") && textual(a) && textual(b)) return concat(a, b, n);
   if (text.starts_with("+") && a->kind == V::string && b->kind == V::unknown && n->b) return concat(a, asText(b, n->b), n);
   if (text.starts_with("%") && a->kind == V::string) {
-    const auto at = a->text.find('%');
-    if (at == std::string::npos || at + 1 >= a->text.size()) return a;
-    const Value first = b->kind == V::tuple && !b->items.empty() ? b->items[0] : b;
-    const Value head = string(a->text.substr(0, at), a->origin), tail = string(a->text.substr(at + 2));
-    return map(first, [&](const Value& f) { return concat(concat(head, asText(f, n->b ? n->b : n), n), tail, n); });
+    // Each %s or %d takes the next operand; widths and names are not followed.
+    const std::vector<Value> operands = b->kind == V::tuple ? b->items : std::vector<Value>{b};
+    Value out = string("", a->origin);
+    size_t at = 0, next = 0;
+    while (true) {
+      const auto hit = a->text.find('%', at);
+      const Value piece = string(a->text.substr(at, hit == std::string::npos ? hit : hit - at), a->origin);
+      out = map(out, [&](const Value& o) { return concat(o, piece, n); });
+      if (hit == std::string::npos) return out;
+      const char kind = hit + 1 < a->text.size() ? a->text[hit + 1] : ' ';
+      if ((kind != 's' && kind != 'd' && kind != 'i') || next >= operands.size()) return unknown("`" + textOf(n, 40) + "` is not followed");
+      const Value operand = operands[next++];
+      const Node* from = n->b && n->b->kind == N::tuple && next <= n->b->list.size() ? n->b->list[next - 1] : n->b ? n->b : n;
+      out = map(out, [&](const Value& o) { return map(operand, [&](const Value& v) { return concat(o, asText(v, from), n); }); });
+      at = hit + 2;
+    }
   }
   if (a->kind == V::integer && b->kind == V::integer) {
     const int64_t x = a->number, y = b->number;
@@ -330,7 +344,18 @@ Value Interp::binaryOn(const Node* n, const Value& a, const Value& b) {
     return list(std::move(items));
   }
   if (text.starts_with("*") && a->kind == V::list) return iterableOf(elementOf(a));
-  if (a->kind == V::dict && text.starts_with("|")) return a;
+  if (a->kind == V::dict && text.starts_with("|")) {
+    if (b->kind != V::dict) return unknown("a dict joined with something that is not followed");
+    const ObjectId id = text == "|=" ? a->object : heap_.make();
+    for (const auto object : {a->object, b->object}) {
+      const Slots slots = heap_.at(object).slots;
+      for (const auto& [k, v] : slots) if (v) heap_.set(id, k, v);
+    }
+    auto v = std::make_shared<Val>();
+    v->kind = V::dict;
+    v->object = id;
+    return v;
+  }
   if (a->kind == V::unknown) return a;
   return b->kind == V::unknown ? b : unknown("`" + textOf(n) + "` is not followed");
 }
@@ -516,6 +541,7 @@ Value Interp::attributeOf(const Value& b, std::string_view name, const Node* n) 
   switch (b->kind) {
     case V::external: {
       const std::string full = b->text + "." + slot;
+      if (slot == "device" && b->self && b->text.ends_with("()")) return libraryDevice(b);
       if (auto v = externalAttribute(full)) return *v;
       return external(full);
     }
@@ -541,7 +567,24 @@ Value Interp::attributeOf(const Value& b, std::string_view name, const Node* n) 
       return method();
     case V::class_: {
       Value owner;
-      if (const Value v = classAttribute(b, slot, &owner)) return v;
+      if (const Value v = classAttribute(b, slot, &owner)) {
+        if (v->kind != V::function || v->text != "classmethod") return v;
+        auto m = std::make_shared<Val>();
+        m->kind = V::bound;
+        m->self = b;
+        m->text = slot;
+        m->items = {v};
+        return m;
+      }
+      if (slot == "apply" && derivesFrom(b, [](const std::string& base) { return base == "torch.autograd.Function" || base == "torch.autograd.function.Function"; })) {
+        if (const Value forward = classAttribute(b, "forward"); is(forward, V::function)) {  // apply(...) calls forward(ctx, ...)
+          auto p = std::make_shared<Val>();
+          p->kind = V::partial;
+          p->self = forward;
+          p->items = {unknown("the context of an autograd function")};
+          return p;
+        }
+      }
       return unknown("`" + slot + "` is not in class " + std::string(b->node ? b->node->text : ""));
     }
     case V::instance: {
@@ -559,7 +602,11 @@ Value Interp::attributeOf(const Value& b, std::string_view name, const Node* n) 
         return m;
       }
       if (isModule(b)) {
-        if (slot == "device") return moduleDevice(b);
+        if (slot == "device") {
+          if (!heap_.get(b->object, "$device") && derivesFrom(cls, [](const std::string& base) { return base.ends_with(".LightningModule"); }))
+            return runtimeValue("<" + textOf(n, 40) + ">", here(n, "decided by Lightning when the program runs"));
+          return moduleDevice(b);
+        }
         if (slot == "weight" || slot == "bias") return tensorOn(moduleDevice(b));
         return method();
       }
@@ -574,6 +621,8 @@ Value Interp::attributeOf(const Value& b, std::string_view name, const Node* n) 
       if (slot == "device" && n) return unknown("`" + textOf(n) + "`: " + b->text);
       return b;
     }
+    // A member of an enumeration is its value here.
+    case V::string: case V::integer: if (slot == "value") return b; return method();
     case V::runtime: return method();
     default: return method();
   }

@@ -91,6 +91,7 @@ void Interp::assign(const Node* target, Value v, const Node* statement) {
         stored.list.push_back({"", v, nullptr});
         emit(E::store, target, environment ? "os.environ" : "", base, stored);
       }
+      if (environment && is(key, V::string)) heap_.set(0, "$env:" + key->text, boundTo(v, textOf(target), statement));
       forEach(base, [&](const Value& b) {
         if (b->kind != V::dict) return;
         if (is(key, V::string)) heap_.set(b->object, key->text, boundTo(v, textOf(target), statement));

@@ -162,6 +162,13 @@ class Interp {
   Value tensorFrom(Args& args, std::string_view why);
   std::optional<Value> externalAttribute(const std::string& name);
 
+  // libraries.cpp
+  Value libraryObject(const std::string& call, Args& args);
+  Value libraryDevice(const Value& object);
+  std::optional<Value> libraryAttribute(const std::string& name);
+  std::optional<Value> libraryMethod(const Value& object, const std::string& method, Args& args, const Node* n);
+  Value onDevice(const Value& v, const Value& device);
+
   // tensor_methods.cpp
   Value callTensor(const Value& tensor, const std::string& method, Args& args, const Node* n);
   Value tensorAttribute(const Value& tensor, std::string_view name);
@@ -237,6 +244,7 @@ class Interp {
   int depth_ = 0;                          // nested evaluations
   int quiet_ = 0;                          // > 0: findings are not reported (sites are)
   bool gave_up_ = false;
+  std::string why_;                        // gave up, or left out some calls: the reason
 };
 
 }  // namespace flagos::lsp

@@ -107,7 +107,7 @@ class Lowerer {
 
   // ---- expressions ----
   Node* expr(TSNode n) {
-    if (depth_ >= kMaxDepth) { ast_.markError(); return make(N::error, n); }
+    if (depth_ >= kMaxDepth) { ast_.markTooDeep(); return make(N::error, n); }
     ++depth_;
     Node* out = exprInner(n);
     --depth_;

@@ -177,7 +177,10 @@ void Interp::collect(Analysis& out) {
   for (auto* m : used_in_order_) store_.closure(*m, all, seen);
   for (const auto* m : all) out.others.push_back(m->unit);
   out.others.insert(out.others.end(), kept_.begin(), kept_.end());
-  out.gave_up = gave_up_;
+  if (unit_->ast.tooDeep() && why_.empty()) why_ = "expressions are nested deeper than can be read: the innermost are left out";
+  if (gave_up_ && why_.empty()) why_ = "this file takes too many steps to follow";
+  out.gave_up = gave_up_ || !why_.empty();
+  out.gave_up_why = why_;
   // "cpu" as a default is a source where a site gets its device from it; otherwise it may be any word.
   for (const auto& w : weak_sources_) {
     bool reached = false;

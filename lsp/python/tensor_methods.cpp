@@ -234,6 +234,23 @@ Value Interp::callTensor(const Value& tensor, const std::string& method, Args& a
     if (from.size() == 1 && to.size() == 1 && from[0] != to[0]) record(n, call, "copy", tensor->device, bytes, how);
     return tensor;
   }
+  if (method == "type" && !args.list.empty()) {
+    const Value& to = args.list[0].value;
+    if (is(to, V::dtype)) {
+      auto t = std::make_shared<Val>(*tensor);
+      t->dtype = to->dtype;
+      t->made_by = nullptr;
+      return t;
+    }
+    return tensorOn(is(to, V::string) || is(to, V::external) ? unknown("`.type()` names a device by its type") : tensor->device);
+  }
+  if (method == "get_device") {
+    return map(tensor->device, [&](const Value& d) -> Value {
+      const auto colon = d->text.find(':');
+      if (d->kind != V::device || (colon == std::string::npos && d->text != "cpu")) return unknown("the index of a device that is not known");
+      return withOrigin(integer(colon == std::string::npos ? -1 : std::strtoll(d->text.c_str() + colon + 1, nullptr, 10)), d->origin);
+    });
+  }
   if (kScalars.count(method)) {
     if (method == "numpy" || method == "tolist" || method == "item") return unknown("a Python value read from a tensor");
     return unknown("`." + method + "()` of a tensor");

@@ -48,13 +48,7 @@ std::optional<Value> Interp::externalAttribute(const std::string& name) {
       return v;
     }
   }
-  const auto library = [&](const std::string& who, const std::string& what) {
-    return runtimeValue("<" + what + ">", here(nullptr, "decided by " + who + " when the program runs"));
-  };
-  if (name == "accelerate.Accelerator().device" || name == "accelerate.PartialState().device") return library("accelerate", "accelerator.device");
-  if (name.ends_with(".Fabric().device")) return library("Lightning", "fabric.device");
-  if (name.ends_with(".TrainingArguments().device")) return library("transformers", "args.device");
-  return std::nullopt;
+  return libraryAttribute(name);
 }
 
 Value Interp::makeDevice(Args& args, const Node* n) {
@@ -384,55 +378,27 @@ std::optional<Value> Interp::callTorch(const std::string& name, Args& args, cons
     return v;
   }
   if (rest.starts_with("optim.")) { emit(n, name, args.at(0) ? args.at(0)->value : nullptr, args); return external(name + "()"); }
-  if (dot != std::string::npos) { emit(n, name, nullptr, args); return unknown("`" + name + "()` gives no device"); }
+  if (rest == "distributed.get_rank" || rest == "distributed.get_node_local_rank" || rest == "distributed.get_world_size")
+    return runtimeValue("<" + last + "()>", here(n, "`" + name + "()`, known when the program runs"));
+  if (dot != std::string::npos && !rest.starts_with("Tensor.")) { emit(n, name, nullptr, args); return unknown("`" + name + "()` gives no device"); }
   emit(n, name, nullptr, args);
-  if (kPlain.count(rest) || capital(rest)) return unknown("`" + name + "()` gives no device");
-  return tensorFrom(args, name);
-}
-
-std::optional<Value> Interp::callEcosystem(const std::string& name, Args& args, const Node* n) {
-  const auto module = [&](const std::string& cls, const Value& device) {
-    auto v = std::make_shared<Val>();
-    v->kind = V::instance;
-    v->object = heap_.make();
-    heap_.at(v->object).cls = external(cls);
-    if (device) heap_.set(v->object, "$device", device);
-    return v;
-  };
-  if (name.ends_with(".from_pretrained")) {
-    const Arg* d = args.keyword("device_map");
-    if (!d || is(d->value, V::none)) return module(name, nullptr);
-    const Value target = map(d->value, [&](const Value& v) -> Value {
-      if (v->kind == V::dict) {
-        Value all;
-        for (const auto& [k, x] : heap_.at(v->object).slots) if (x) all = join(all, asDevice(x, d->node));
-        return all ? all : unknown("an empty device_map");
-      }
-      if (v->kind == V::string && !isDeviceString(v->text))
-        return runtimeValue("<device_map=" + v->text + ">", here(n, "accelerate spreads the model when the program runs"));
-      return asDevice(v, d->node ? d->node : n);
-    });
-    record(n, name, "placement", target);
-    return module(name, target);
-  }
-  if (name == "transformers.pipeline") {
-    const Arg* d = args.keyword("device");
-    if (d && !is(d->value, V::none)) record(n, name, "placement", asDevice(d->value, n));
-    return unknown("`" + name + "()` is outside the workspace");
-  }
-  if (name.starts_with("torchvision.models.") || name == "timm.create_model") {
+  static const Names legacy = {"Tensor", "FloatTensor", "DoubleTensor", "HalfTensor", "BFloat16Tensor", "LongTensor", "IntTensor", "ShortTensor",
+      "CharTensor", "ByteTensor", "BoolTensor"};
+  if (legacy.count(rest)) {
     bool decided = false;
     const Value by_default = defaultDevice(decided);
-    return module(name, decided ? by_default : nullptr);
+    const bool place = decided && rest == "Tensor";   // the typed ones name the CPU
+    if (place) record(n, name, "placement", by_default, std::nullopt, "the shape does not follow from literals");
+    return tensorOn(place ? by_default : deviceValue("cpu", here(n, "`" + name + "` makes CPU tensors")));
   }
-  if (name == "accelerate.Accelerator" || name == "accelerate.PartialState" || name.ends_with(".Fabric") || name.ends_with(".TrainingArguments"))
-    return external(name + "()");
-  if (name.ends_with(".Trainer") && (name.starts_with("lightning") || name.starts_with("pytorch_lightning"))) {
-    note(n, "Lightning places the module and its batches when the program runs");
-    return external(name + "()");
+  if (rest.starts_with("Tensor.") && args.at(0) && isAny(args.at(0)->value, V::tensor)) {  // torch.Tensor.to(x, ...)
+    const Value self = args.at(0)->value;
+    Args others = args;
+    for (auto it = others.list.begin(); it != others.list.end(); ++it) if (it->name.empty()) { others.list.erase(it); break; }
+    return map(self, [&](const Value& t) -> Value { return t->kind == V::tensor ? callTensor(t, rest.substr(7), others, n) : unknown("`" + textOf(n, 40) + "`"); });
   }
-  if (name == "os.environ.update") return none();
-  return std::nullopt;
+  if (kPlain.count(rest) || capital(rest)) return unknown("`" + name + "()` gives no device");
+  return tensorFrom(args, name);
 }
 
 }  // namespace flagos::lsp

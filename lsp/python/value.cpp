@@ -135,6 +135,7 @@ Truth truth(const Value& v) {
     case V::string: return of(!v->text.empty());
     case V::device: case V::dtype: case V::function: case V::class_: case V::module: case V::partial: return Truth::yes;
     case V::tuple: return of(!v->items.empty());
+    case V::list: return v->items.empty() ? Truth::unknown : Truth::yes;  // an empty literal may be filled under another name
     case V::union_: {
       const Truth first = truth(v->items[0]);
       for (const auto& i : v->items) if (truth(i) != first) return Truth::unknown;
