@@ -80,7 +80,7 @@ def parts():
     for path in sorted(glob.glob(os.path.join(BUILD, "tests", "unit_*"))):
         if os.access(path, os.X_OK):
             found["unit." + os.path.basename(path)[5:]] = (run_catch, path)
-    for folder in ("e2e", "conformance"):
+    for folder in ("e2e", "conformance", "fuzz"):
         for path in sorted(glob.glob(os.path.join(ROOT, "tests", folder, "**", "test_*.py"), recursive=True)):
             part = os.path.relpath(os.path.dirname(path), os.path.join(ROOT, "tests")).replace(os.sep, ".")
             found[part] = (run_pytest, os.path.dirname(path))

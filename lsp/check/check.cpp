@@ -5,6 +5,7 @@
 #include "lsp/check/report.h"
 #include "lsp/findings/severity.h"
 #include "lsp/live/attach.h"
+#include "lsp/live/ran_as.h"
 #include "lsp/server/machine.h"
 
 namespace flagos::lsp {
@@ -22,7 +23,8 @@ std::vector<std::string> expand(const std::vector<std::string>& paths, std::vect
         if (ec) break;
         const auto name = it->path().filename().string();
         if (it->is_directory(ec) && (name.starts_with(".") || name == "node_modules" || name == "__pycache__")) { it.disable_recursion_pending(); continue; }
-        if (it->path().extension() == ".py" && it->is_regular_file(ec)) found.push_back(it->path().string());
+        const auto suffix = it->path().extension();
+        if ((suffix == ".py" || suffix == ".ipynb") && it->is_regular_file(ec)) found.push_back(it->path().string());
       }
       std::sort(found.begin(), found.end());
       out.insert(out.end(), found.begin(), found.end());
@@ -36,9 +38,16 @@ std::vector<std::string> expand(const std::vector<std::string>& paths, std::vect
   return out;
 }
 
+bool isNotebook(const std::string& path) { return fs::path(path).extension() == ".ipynb"; }
+
+Result<Notebook> readNotebook(const std::string& text) {
+  auto document = parseJson(text, "notebook", {kMaxSourceBytes, 64});
+  if (!document) return fail("not a notebook: " + document.error().text(), {}, Exit::broken_input);
+  return notebookFromJson(*document);
+}
+
 // Bytes that Python would not take as a program: reading them all the same would end in a confident "0 device sites".
 const char* notPython(const std::string& path, const std::string& text) {
-  if (fs::path(path).extension() == ".ipynb") return "a notebook; only Python source files are read";
   if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) return "UTF-16 text; Python source is UTF-8";
   if (text.find('\0') != std::string::npos) return "not Python source: it has zero bytes";
   return nullptr;
@@ -72,7 +81,19 @@ int runCheck(const CheckOptions& options) {
   std::optional<telemetry::ProcessRow> process;
   std::string attach_problem;
   if (options.attach) {
-    auto entry = chooseProcess(paths, options.pid);
+    std::vector<RanAs> ran;
+    std::vector<std::unique_ptr<Notebook>> notebooks;
+    for (const auto& path : paths) {
+      ran.push_back({path, {}, nullptr});
+      if (!isNotebook(path)) continue;
+      auto text = readFile(path, kMaxSourceBytes);
+      auto notebook = text ? readNotebook(*text) : Result<Notebook>(text.error());
+      if (!notebook) continue;   // said below
+      notebooks.push_back(std::make_unique<Notebook>(std::move(*notebook)));
+      notebooks.back()->layOut();
+      ran.back().notebook = notebooks.back().get();
+    }
+    auto entry = chooseProcess(ran, options.pid);
     if (entry) {
       auto row = watchOnce(*entry, options.attach_ms);
       if (row) process = std::move(*row); else attach_problem = row.error().text();
@@ -95,12 +116,25 @@ int runCheck(const CheckOptions& options) {
     } else {
       std::string text = raw->starts_with("\xef\xbb\xbf") ? raw->substr(3) : *raw;
       std::string why;
-      auto unit = makeUnit(path, std::move(text), &why);
+      RanAs ran_as{path, {}, nullptr};
+      if (isNotebook(path)) {
+        auto notebook = readNotebook(text);
+        if (notebook) {
+          const auto read = std::make_shared<Notebook>(std::move(*notebook));
+          *raw = text = read->layOut();
+          ran_as.notebook = read.get();
+          f.notebook = read;
+        } else {
+          why = notebook.error().text();
+        }
+      }
+      auto unit = why.empty() ? makeUnit(path, std::move(text), &why) : nullptr;
       if (!unit) {
         f.skipped = why;
       } else {
         f.analysis = analyse(unit, workspace, analysis);
-        if (process) f.live = joinLive(f.analysis, *raw, *process);
+        if (f.notebook) sayCells(f.analysis, *f.notebook);
+        if (process) f.live = joinDocument(f.analysis, *raw, *process, ran_as, nullptr);
       }
     }
     skipped += !f.skipped.empty();

@@ -20,25 +20,37 @@ Json routeJson(const telemetry::RouteRow& r) {
   return j;
 }
 
-Json siteJson(const SourceUnit& unit, const Site& s, const LiveSite* live, Encoding encoding) {
+Json siteJson(const FileReport& f, const Site& s, const LiveSite* live, Encoding encoding) {
   Json devices = Json::array();
-  for (const auto& d : s.devices)
-    devices.push_back({{"device", d.device}, {"because", d.because}, {"at", {{"path", d.path}, {"line", d.line}}}});
+  for (const auto& d : s.devices) {
+    Json at = {{"path", d.path}, {"line", d.line}};
+    if (d.cell >= 0) at["cell"] = d.cell;
+    devices.push_back({{"device", d.device}, {"because", d.because}, {"at", at}});
+  }
   Json bytes;
   if (s.bytes) bytes = toJson(Metric::of(*s.bytes, "B", "predicted", std::nullopt));
   else if (s.kind == "placement" || s.kind == "move" || s.kind == "copy") bytes = toJson(Metric::missing("B", s.bytes_how.empty() ? "the shape does not follow from literals" : s.bytes_how));
-  return {{"range", rangeJson(unit, s.span, encoding)}, {"call", s.call}, {"kind", s.kind}, {"devices", devices}, {"resolution", s.resolution},
+  Json j = {{"call", s.call}, {"kind", s.kind}, {"devices", devices}, {"resolution", s.resolution},
           {"expression", orNull(s.expression)}, {"reason", orNull(s.reason)}, {"bytes", bytes}, {"live", live ? liveJson(*live) : Json()}};
+  addRange(j, f, s.span, encoding);
+  return j;
 }
 
-Json findingJson(const SourceUnit& unit, const Finding& f, Encoding encoding) {
+Json findingJson(const FileReport& file, const Finding& f, Encoding encoding) {
   Json related = Json::array();
-  for (const auto& r : f.related) related.push_back({{"path", r.path}, {"line", r.line}, {"message", r.message}});
-  Json j = {{"code", f.code}, {"range", rangeJson(unit, f.span, encoding)}, {"severity", f.severity}, {"message", f.message},
+  for (const auto& r : f.related) {
+    related.push_back({{"path", r.path}, {"line", r.line}, {"message", r.message}});
+    if (r.cell >= 0) related.back()["cell"] = r.cell;
+  }
+  Json j = {{"code", f.code}, {"severity", f.severity}, {"message", f.message},
             {"related", related}, {"fix", !f.fix ? "none" : f.fix->safe ? "safe" : "unsafe"}};
+  addRange(j, file, f.span, encoding);
   if (f.fix) {
     Json edits = Json::array();
-    for (const auto& e : f.fix->edits) edits.push_back({{"range", rangeJson(unit, e.span, encoding)}, {"newText", e.text}});
+    for (const auto& e : f.fix->edits) {
+      edits.push_back({{"newText", e.text}});
+      addRange(edits.back(), file, e.span, encoding);
+    }
     j["edits"] = edits;
     j["title"] = f.fix->title;
   }
@@ -47,15 +59,22 @@ Json findingJson(const SourceUnit& unit, const Finding& f, Encoding encoding) {
 
 }  // namespace
 
-Json rangeJson(const SourceUnit& unit, Span span, Encoding encoding) {
-  const Range r = unit.lines.range(unit.text, span, encoding);
-  return {{"start", positionJson(r.start)}, {"end", positionJson(r.end)}};
+void addRange(Json& into, const FileReport& file, Span span, Encoding encoding) {
+  const auto json = [](const Range& r) { return Json{{"start", positionJson(r.start)}, {"end", positionJson(r.end)}}; };
+  const Cell* cell = file.notebook ? file.notebook->at(span.begin) : nullptr;
+  if (!cell) {
+    into["range"] = json(file.analysis.unit->lines.range(file.analysis.unit->text, span, encoding));
+    return;
+  }
+  into["cell"] = file.notebook->number(*cell);
+  into["range"] = json(cell->doc.lines().range(cell->doc.text(), {span.begin - cell->begin, span.end - cell->begin}, encoding));
 }
 
 Json liveJson(const LiveSite& live) {
-  Json routes = Json::array(), fallbacks = Json::array();
+  Json routes = Json::array(), fallbacks = Json::array(), copies = Json::array();
   for (const auto& r : live.routes) routes.push_back(routeJson(r));
   for (const auto& f : live.fallbacks) fallbacks.push_back({{"op", f.op}, {"calls", f.calls}, {"bytes", f.bytes}});
+  for (const auto& c : live.copies) copies.push_back({{"kind", c.kind}, {"calls", c.calls}, {"bytes", c.bytes}});
   const auto metric = [&](const Metric& m, const char* unit) {
     if (!m.value && m.unit.empty()) return toJson(Metric::missing(unit, live.state == "not-executed" ? "not executed yet" : "not reported"));
     return toJson(m);
@@ -65,7 +84,8 @@ Json liveJson(const LiveSite& live) {
             {"device", orNull(live.device)}, {"live_bytes", metric(live.live_bytes, "B")}, {"peak_bytes", metric(live.peak_bytes, "B")},
             {"device_time", metric(live.device_time, "s")}, {"backward_time", metric(live.backward_time, "s")},
             {"share", live.share >= 0 ? toJson(Metric::of(100 * live.share, "%", "measured", live.age_s)) : toJson(Metric::missing("%", "no device time was measured yet"))},
-            {"calls", live.calls}, {"routes", routes}, {"fallbacks", fallbacks}};
+            {"calls", live.calls}, {"routes", routes}, {"fallbacks", fallbacks}, {"copies", copies}};
+  if (live.measured_cell >= 0) j["measured_cell"] = live.measured_cell;
   if (!live.why.empty()) j["why"] = live.why;
   return j;
 }
@@ -82,16 +102,15 @@ Json reportJson(const std::vector<FileReport>& files, const CheckOptions& option
       list.push_back(std::move(j));
       continue;
     }
-    const auto& unit = *f.analysis.unit;
     Json s = Json::array(), findings = Json::array();
     for (size_t i = 0; i < f.analysis.sites.size(); ++i) {
       const auto& site = f.analysis.sites[i];
-      s.push_back(siteJson(unit, site, f.live && f.live->ran ? &f.live->sites[i] : nullptr, options.encoding));
+      s.push_back(siteJson(f, site, f.live && f.live->ran ? &f.live->sites[i] : nullptr, options.encoding));
       ++sites;
       resolved += site.resolution == "exact" || site.resolution == "candidates";
     }
     for (const auto& x : f.analysis.findings) {
-      findings.push_back(findingJson(unit, x, options.encoding));
+      findings.push_back(findingJson(f, x, options.encoding));
       by_code[x.code] = by_code.value(x.code, 0) + 1;
     }
     j["sites"] = s;
@@ -101,7 +120,8 @@ Json reportJson(const std::vector<FileReport>& files, const CheckOptions& option
       Json measured = Json::array(), gone = Json::array();
       for (const auto& m : f.live->also) {
         Json row = liveJson(m.live);
-        measured.push_back({{"range", rangeJson(unit, m.span, options.encoding)}, {"line", m.live.line}, {"text", m.text}, {"live", row}});
+        measured.push_back({{"line", f.notebook ? f.notebook->lineAt(m.live.line).line : m.live.line}, {"text", m.text}, {"live", row}});
+        addRange(measured.back(), f, m.span, options.encoding);
       }
       for (const auto& g : f.live->gone) gone.push_back(liveJson(g));
       j["measured"] = measured;
@@ -120,14 +140,15 @@ Json reportSarif(const std::vector<FileReport>& files, const CheckOptions&) {
   std::map<std::string, bool> codes;
   for (const auto& f : files) {
     if (!f.skipped.empty()) continue;
-    const auto& unit = *f.analysis.unit;
     for (const auto& x : f.analysis.findings) {
       codes[x.code] = true;
-      const Range r = unit.lines.range(unit.text, x.span, Encoding::utf16);
+      Json at;
+      addRange(at, f, x.span, Encoding::utf16);
+      const auto number = [&](const char* end, const char* what) { return at["range"][end][what].get<int>() + 1; };
       results.push_back({{"ruleId", x.code}, {"level", x.severity == "error" ? "error" : x.severity == "warning" ? "warning" : "note"},
                          {"message", {{"text", x.message}}},
                          {"locations", {{{"physicalLocation", {{"artifactLocation", {{"uri", uriOfPath(f.path)}}},
-                           {"region", {{"startLine", r.start.line + 1}, {"startColumn", r.start.character + 1}, {"endLine", r.end.line + 1}, {"endColumn", r.end.character + 1}}}}}}}}});
+                           {"region", {{"startLine", number("start", "line")}, {"startColumn", number("start", "character")}, {"endLine", number("end", "line")}, {"endColumn", number("end", "character")}}}}}}}}});
     }
   }
   Json rules = Json::array();

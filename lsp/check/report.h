@@ -1,12 +1,14 @@
 // The documents of `flagos-lsp --check`: JSON by contract, text for people.
 #pragma once
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "lsp/live/join.h"
 #include "lsp/python/analysis.h"
+#include "lsp/text/notebook.h"
 #include "runtime/base/json.h"
 
 namespace flagos::lsp {
@@ -16,6 +18,7 @@ struct FileReport {
   std::string skipped;                  // reason; then the rest is empty
   Analysis analysis;
   std::optional<LiveFile> live;         // joined telemetry
+  std::shared_ptr<const Notebook> notebook;   // the file is one; spans are of its virtual text
 };
 
 struct CheckOptions {
@@ -35,7 +38,8 @@ Json reportSarif(const std::vector<FileReport>& files, const CheckOptions& optio
 // Runs the check; returns the exit code.
 int runCheck(const CheckOptions& options);
 
-Json rangeJson(const SourceUnit& unit, Span span, Encoding encoding);
+// Adds "range", and "cell" (0-based) for a notebook, whose ranges are within the cell.
+void addRange(Json& into, const FileReport& file, Span span, Encoding encoding);
 Json liveJson(const LiveSite& live);
 // "npu:0 or cpu", "npu:<LOCAL_RANK>", "unknown: reason".
 std::string devicesText(const Site& site);

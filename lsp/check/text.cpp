@@ -7,6 +7,10 @@
 namespace flagos::lsp {
 namespace {
 std::string place(const FileReport& f, Span span) {
+  if (const Cell* cell = f.notebook ? f.notebook->at(span.begin) : nullptr) {
+    const Position p = cell->doc.lines().position(cell->doc.text(), span.begin - cell->begin, Encoding::utf8);
+    return f.path + ":cell " + std::to_string(f.notebook->number(*cell) + 1) + ":" + std::to_string(p.line + 1) + ":" + std::to_string(p.character + 1);
+  }
   const Position p = f.analysis.unit->lines.position(f.analysis.unit->text, span.begin, Encoding::utf8);
   return f.path + ":" + std::to_string(p.line + 1) + ":" + std::to_string(p.character + 1);
 }
@@ -32,7 +36,7 @@ std::string reportText(const std::vector<FileReport>& files, const CheckOptions&
       if (!f.live->same_text) out += f.path + ": file changed since the run; the process runs the old code\n";
       if (!f.live->also.empty()) out += "also measured:\n";
       for (const auto& m : f.live->also) {
-        out += f.path + ":" + std::to_string(m.live.line) + ": " + m.text + "\n";
+        out += place(f, m.span) + ": " + m.text + "\n";
         for (const auto& l : liveLines(m.live)) out += "    " + l + "\n";
       }
       for (const auto& g : f.live->gone) {

@@ -9,8 +9,12 @@ void item(std::string& out, const std::string& line) { out += "\n- " + line; }
 
 void live(std::string& out, const Snapshot& s, const LiveSite* site) {
   if (!s.live) {
-    if (s.view && !s.view->problem.empty()) block(out, "live values: " + s.view->problem);
-    else block(out, "no process attached");
+    if (s.view && !s.view->problem.empty()) { block(out, "live values: " + s.view->problem); return; }
+    std::string others;
+    if (s.view)
+      for (const auto& p : s.view->processes)
+        if (p->state == "live") others += (others.empty() ? "" : ", ") + std::string("pid ") + std::to_string(p->pid) + " `" + p->script + "`";
+    block(out, "no process attached" + (others.empty() ? "" : ": none of the running ones has executed this file (" + others + ")"));
     return;
   }
   if (!site) return;
@@ -18,7 +22,7 @@ void live(std::string& out, const Snapshot& s, const LiveSite* site) {
   block(out, "**" + lines[0] + "**");
   out += "\n";
   for (size_t i = 1; i < lines.size(); ++i) item(out, lines[i]);
-  if (!s.live->same_text && site->state == "not-executed") block(out, "file changed since the run; the process runs the old code");
+  if (!s.live->same_text && lines[0].find("old code") == std::string::npos) block(out, "file changed since the run; the process runs the old code");
 }
 
 }  // namespace

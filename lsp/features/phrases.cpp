@@ -32,7 +32,8 @@ std::vector<std::string> originLines(const Site& s) {
   for (const auto& d : s.devices) {
     const auto slash = d.path.rfind('/');
     out.push_back(d.device + ": " + (d.because.empty() ? "written here" : d.because) + " (" +
-                  (slash == std::string::npos ? d.path : d.path.substr(slash + 1)) + ":" + std::to_string(d.line) + ")");
+                  (d.cell >= 0 ? "cell " + std::to_string(d.cell + 1) + ", line " + std::to_string(d.line)
+                               : (slash == std::string::npos ? d.path : d.path.substr(slash + 1)) + ":" + std::to_string(d.line)) + ")");
   }
   if (s.resolution == "runtime") out.push_back(s.expression + ": " + s.reason);
   if (s.resolution == "unknown") out.push_back("unknown: " + s.reason);
@@ -56,6 +57,27 @@ std::string routeLine(const telemetry::RouteRow& r) {
   return out;
 }
 
+namespace {
+
+// The value, or in words why there is none: what a driver does not tell is another thing than what is not known yet.
+std::string said(const Metric& m) {
+  if (m.value) return format(m);
+  if (m.why_missing.find("driver") != std::string::npos || m.why_missing.find("vendor") != std::string::npos)
+    return "not reported by the driver (" + m.why_missing + ")";
+  return format(m);
+}
+
+std::string spreadLine(const char* what, const Spread& s, std::string (*shown)(double)) {
+  return std::string(what) + " over " + std::to_string(s.of) + " processes: at most " + shown(s.most) + " on " + s.most_on + ", at least " +
+         shown(s.least) + " on " + s.least_on + ", spread " + shown(s.most - s.least);
+}
+
+std::string measuredAt(const LiveSite& l) {
+  return (l.measured_cell >= 0 ? "cell " + std::to_string(l.measured_cell + 1) + ", " : std::string()) + "line " + std::to_string(l.measured_line);
+}
+
+}  // namespace
+
 std::vector<std::string> liveLines(const LiveSite& l) {
   std::vector<std::string> out;
   const std::string pid = "pid " + std::to_string(l.pid);
@@ -65,23 +87,29 @@ std::vector<std::string> liveLines(const LiveSite& l) {
     return out;
   }
   std::string head = l.state + (ended ? ", last seen in " + pid + ", which ended" : ", " + pid);
-  if (l.state == "moved") head += ", measured on line " + std::to_string(l.measured_line);
-  if (l.state == "edited") head += ": measured before this edit (line " + std::to_string(l.measured_line) + "); the process runs the old code";
-  if (l.state == "gone") head += ": was line " + std::to_string(l.measured_line) + (l.why.empty() ? "" : "; " + l.why);
+  if (l.state == "moved") head += ", measured on " + measuredAt(l);
+  if (l.state == "edited") head += ": measured before this edit (" + measuredAt(l) + "); the process runs the old code";
+  if (l.state == "gone") head += ": was " + measuredAt(l) + (l.why.empty() ? "" : "; " + l.why);
   out.push_back(head);
-  out.push_back((l.device.empty() ? "" : "on " + l.device + ": ") + "live " + format(l.live_bytes) + ", peak " + format(l.peak_bytes) + ", " + std::to_string(l.calls) + " calls");
+  out.push_back((l.device.empty() ? "" : "on " + l.device + ": ") + "live " + said(l.live_bytes) + ", peak " + said(l.peak_bytes) + ", " + std::to_string(l.calls) + " calls");
   std::string time = "device time ";
   if (l.share >= 0) time += percent(l.share) + " of the process";
+  else if (!l.device_time.value && !l.device_time.why_missing.empty()) time += said(l.device_time);
   else time += "not measured yet";
   if (l.device_time.value) time += " (forward " + formatSeconds(*l.device_time.value);
   if (l.device_time.value && l.backward_time.value) time += ", backward " + formatSeconds(*l.backward_time.value);
   if (l.device_time.value) time += ")";
   out.push_back(time);
+  if (l.live_spread) out.push_back(spreadLine("live", *l.live_spread, formatBytes));
+  if (l.peak_spread) out.push_back(spreadLine("peak", *l.peak_spread, formatBytes));
+  if (l.time_spread) out.push_back(spreadLine("device time", *l.time_spread, formatSeconds));
   for (size_t i = 0; i < l.routes.size() && i < 3; ++i) out.push_back(routeLine(l.routes[i]));
   if (l.routes.size() > 3) out.push_back("and " + std::to_string(l.routes.size() - 3) + " more routes");
   if (l.fallbacks.empty()) out.push_back("no fallback");
   for (const auto& f : l.fallbacks)
     out.push_back("fallback: " + f.op + " ran on the CPU " + std::to_string(f.calls) + " times, " + formatBytes(static_cast<double>(f.bytes)) + " copied");
+  for (const auto& c : l.copies)
+    out.push_back("copies: " + c.kind + ", " + std::to_string(c.calls) + " times, " + formatBytes(static_cast<double>(c.bytes)));
   return out;
 }
 

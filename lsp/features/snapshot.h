@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lsp/live/hub.h"
-#include "lsp/live/join.h"
+#include "lsp/live/ran_as.h"
 #include "lsp/python/analysis.h"
 
 namespace flagos::lsp {
@@ -24,11 +24,22 @@ std::optional<HoverText> hover(const Snapshot& s, uint32_t offset);
 struct Symbol { std::string name, detail; int kind = 0; Span span, selection; std::vector<Symbol> children; };
 std::vector<Symbol> symbols(const Snapshot& s);
 
-struct Hint { uint32_t offset = 0; std::string label, tooltip; };
+// `offset`: the line's end. `label` is short and of a width that does not change with each value.
+struct Hint { uint32_t offset = 0; int line = 0; std::string label, tooltip; };
 enum class HintLevel : uint8_t { off, problems, all };
 std::vector<Hint> hints(const Snapshot& s, Span within, HintLevel level);
+// What the hint of this line (1-based) says when it is pointed at; "" if it has none any more.
+std::string hintTooltip(const Snapshot& s, int line, HintLevel level);
 
-struct Action { std::string title; bool preferred = false; const Finding* finding = nullptr; std::vector<Edit> edits; };
+// What can be done about a place. A safe fix keeps what the program computes; an unsafe one says so in its title.
+struct Action {
+  enum class Kind : uint8_t { fix, ignore, fix_all, explain } kind = Kind::fix;
+  std::string title;
+  bool preferred = false;
+  const Finding* finding = nullptr;    // null: fix_all, explain
+  std::vector<Edit> edits;
+  uint32_t at = 0;                     // explain: where
+};
 std::vector<Action> actions(const Snapshot& s, Span within);
 
 struct Completion { std::string label, detail; };
@@ -36,8 +47,8 @@ struct Completion { std::string label, detail; };
 std::vector<Completion> completions(const Machine& machine, std::string_view line);
 
 struct Status { std::string state, text, tooltip; int severity = 0; bool operator==(const Status&) const = default; };
-// `path`: the document in front of the user.
-Status status(const Machine& machine, const LiveView& view, const std::string& path, int pinned);
+// `front`: the document in front of the user.
+Status status(const Machine& machine, const LiveView& view, const RanAs& front, int pinned);
 
 struct TreeNode { std::string label, description, tooltip; std::string path; Span span; const SourceUnit* unit = nullptr; int line = 0; std::vector<TreeNode> children; };
 std::vector<TreeNode> tree(const Snapshot& s, std::string_view view);

@@ -22,15 +22,15 @@ std::string line(const telemetry::DeviceRow& d) {
 
 }  // namespace
 
-Status status(const Machine& machine, const LiveView& view, const std::string& path, int pinned) {
+Status status(const Machine& machine, const LiveView& view, const RanAs& front, int pinned) {
   Status out;
-  auto p = processFor(view, path, pinned);
+  auto p = processFor(view, front, pinned);
   if (!p) {  // no open file was executed by one of them: the newest live process is still worth showing
     for (const auto& q : view.processes) if (q->state == "live") { p = q; break; }
   }
   std::string others;
   for (const auto& q : view.processes)
-    if (q != p && q->state == "live") others += "\n- pid " + std::to_string(q->pid) + " " + q->script;
+    if (q != p && q->state == "live") others += "\n- " + rankName(q->pid, view.ranks) + " " + q->script;
   const telemetry::DeviceRow* device = nullptr;
   if (p) {
     for (const auto& d : p->devices)

@@ -52,7 +52,7 @@ Result<telemetry::ProcessRow> watchOnce(const telemetry::ProcessEntry& entry, in
   return row;
 }
 
-Result<telemetry::ProcessEntry> chooseProcess(const std::vector<std::string>& files, std::optional<int> pid) {
+Result<telemetry::ProcessEntry> chooseProcess(const std::vector<RanAs>& files, std::optional<int> pid) {
   auto all = telemetry::listProcesses();
   if (!all) { Error e = all.error(); e.exit = Exit::no_device; return e; }
   if (pid) {
@@ -61,24 +61,22 @@ Result<telemetry::ProcessEntry> chooseProcess(const std::vector<std::string>& fi
     for (const auto& p : *all) running += (running.empty() ? "" : ", ") + std::to_string(p.pid);
     return Error{"no FlagOS process " + std::to_string(*pid), runtimeDir(), running.empty() ? "none is announced" : "announced: " + running, Exit::no_device};
   }
-  const auto executed = [&](const telemetry::ProcessEntry& p) {
-    if (std::find(files.begin(), files.end(), p.script) != files.end()) return true;
-    if (p.state != "ended") {
-      auto client = telemetry::Client::connect(p, 500);
-      if (!client) return false;
-      auto snapshot = (*client)->request("snapshot", Json::object(), 1000);
-      if (!snapshot) return false;
-      for (const auto& f : telemetry::processFromJson(*snapshot).files)
-        if (std::find(files.begin(), files.end(), f.path) != files.end()) return true;
-      return false;
-    }
-    for (const auto& f : telemetry::processFromJson(p.last_snapshot).files)
-      if (std::find(files.begin(), files.end(), f.path) != files.end()) return true;
-    return false;
+  const auto ran = [&](const telemetry::ProcessRow& row) {
+    return std::any_of(files.begin(), files.end(), [&](const RanAs& f) { return executed(row, f); });
+  };
+  const auto executedBy = [&](const telemetry::ProcessEntry& p) {
+    telemetry::ProcessRow told;
+    told.script = p.script;
+    if (ran(told)) return true;
+    if (p.state == "ended") return ran(telemetry::processFromJson(p.last_snapshot));
+    auto client = telemetry::Client::connect(p, 500);
+    if (!client) return false;
+    auto snapshot = (*client)->request("snapshot", Json::object(), 1000);
+    return snapshot && ran(telemetry::processFromJson(*snapshot));
   };
   for (const char* state : {"live", "ended"})
-    for (auto& p : *all) if (p.state == state && executed(p)) return p;
-  return Error{"no process attached: no process of this user has executed " + (files.size() == 1 ? files[0] : std::string("these files")),
+    for (auto& p : *all) if (p.state == state && executedBy(p)) return p;
+  return Error{"no process attached: no process of this user has executed " + (files.size() == 1 ? files[0].path : std::string("these files")),
                runtimeDir(), "start the program, then ask again", Exit::no_device};
 }
 

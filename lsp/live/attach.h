@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "lsp/live/ran_as.h"
 #include "runtime/base/result.h"
 #include "runtime/telemetry/client.h"
 #include "runtime/telemetry/model.h"
@@ -15,6 +16,6 @@ Result<telemetry::ProcessRow> watchOnce(const telemetry::ProcessEntry& entry, in
 
 // The process to show for these files: `pid` if given, else the newest live one that executed one of them, else the newest
 // ended one that did. The error says what was looked for. Exit::no_device where nothing answers.
-Result<telemetry::ProcessEntry> chooseProcess(const std::vector<std::string>& files, std::optional<int> pid);
+Result<telemetry::ProcessEntry> chooseProcess(const std::vector<RanAs>& files, std::optional<int> pid);
 
 }  // namespace flagos::lsp

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "lsp/live/ranks.h"
 #include "runtime/base/paths.h"
 #include "runtime/telemetry/client.h"
 
@@ -24,6 +25,7 @@ struct Watched {
   Json snapshot;
   bool fresh = false, lost = false;
   std::shared_ptr<const telemetry::ProcessRow> row;
+  Rank rank;
   bool ended = false;
 };
 
@@ -87,6 +89,7 @@ class Hub final : public LiveHub {
           if (watched_.count(key) || watched_.size() >= 64) continue;
           auto w = std::make_unique<Watched>();
           w->entry = e;
+          if (e.state != "ended") w->rank = rankOf(e.pid);
           if (e.state == "ended") {
             auto row = std::make_shared<telemetry::ProcessRow>(telemetry::processFromJson(e.last_snapshot));
             row->pid = e.pid;
@@ -158,8 +161,12 @@ class Hub final : public LiveHub {
 
   void publish() {
     auto view = std::make_shared<LiveView>();
-    for (auto it = watched_.rbegin(); it != watched_.rend(); ++it)
-      if (it->second->row) view->processes.push_back(it->second->row);
+    for (auto it = watched_.rbegin(); it != watched_.rend(); ++it) {
+      if (it->second->row) {
+        view->processes.push_back(it->second->row);
+        view->ranks[it->second->entry.pid] = it->second->rank;
+      }
+    }
     view->problem = problem_;
     {
       const std::lock_guard guard(lock_);
@@ -187,14 +194,6 @@ bool executed(const telemetry::ProcessRow& p, const std::string& path) {
   if (path.empty()) return false;
   if (p.script == path) return true;
   return std::any_of(p.files.begin(), p.files.end(), [&](const auto& f) { return f.path == path; });
-}
-
-std::shared_ptr<const telemetry::ProcessRow> processFor(const LiveView& view, const std::string& path, int pinned) {
-  if (pinned > 0)
-    for (const auto& p : view.processes) if (p->pid == pinned) return p;
-  for (const char* state : {"live", "ended"})
-    for (const auto& p : view.processes) if (p->state == state && executed(*p, path)) return p;
-  return nullptr;
 }
 
 }  // namespace flagos::lsp

@@ -5,16 +5,19 @@
 // immutable snapshots.
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "lsp/live/ranks.h"
 #include "runtime/telemetry/model.h"
 
 namespace flagos::lsp {
 
 struct LiveView {
   std::vector<std::shared_ptr<const telemetry::ProcessRow>> processes;   // newest first
+  std::map<int, Rank> ranks;                                             // by pid
   std::string problem;                                                   // the runtime directory cannot be read, and why
   uint64_t version = 0;
 };
@@ -26,9 +29,7 @@ class LiveHub {
   virtual std::shared_ptr<const LiveView> view() const = 0;
 };
 
-// The process to show for a file: `pinned` if it is there, else the newest live one that executed the file, else the newest
-// ended one that did. Null if none did.
-std::shared_ptr<const telemetry::ProcessRow> processFor(const LiveView& view, const std::string& path, int pinned);
+// Whether the process ran a file of this path.
 bool executed(const telemetry::ProcessRow& process, const std::string& path);
 
 }  // namespace flagos::lsp

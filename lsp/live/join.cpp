@@ -131,6 +131,15 @@ LiveFile joinLive(const Analysis& analysis, std::string_view raw, const telemetr
     const auto it = by_row_id.find(f.site);
     if (it != by_row_id.end()) it->second->fallbacks.push_back(f);
   }
+  for (const auto& c : process.copies) {
+    const auto it = by_row_id.find(c.site);
+    if (it == by_row_id.end()) continue;
+    auto& list = it->second->copies;
+    const auto same = std::find_if(list.begin(), list.end(), [&](const auto& x) { return x.kind == c.kind; });
+    if (same == list.end()) { list.push_back(c); continue; }
+    same->calls += c.calls;
+    same->bytes += c.bytes;
+  }
   const auto order = [](LiveSite& s) {
     std::stable_sort(s.routes.begin(), s.routes.end(), [](const auto& a, const auto& b) {
       const double ta = a.device_time.value.value_or(0), tb = b.device_time.value.value_or(0);

@@ -1,10 +1,12 @@
 // Telemetry of a process joined with the sites of a file: what each line holds, takes, and was routed to.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lsp/live/drift.h"
+#include "lsp/live/ranks.h"
 #include "lsp/python/analysis.h"
 #include "runtime/telemetry/model.h"
 
@@ -16,12 +18,15 @@ struct LiveSite {
   std::string process_state = "live";   // "ended": every value is "last seen"
   int measured_line = 0;                // where it was when it ran; 0 = none
   int line = 0;                         // where it is now; 0 = nowhere
+  int measured_cell = -1;               // of a notebook; measured_line is then within it
   std::string device, qualname, why;
   Metric live_bytes, peak_bytes, device_time, backward_time;
   double share = -1;                    // of the process's device time, backward included; < 0 = not known
   uint64_t calls = 0;
   std::vector<telemetry::RouteRow> routes;      // by device time, then calls
   std::vector<telemetry::FallbackRow> fallbacks;
+  std::vector<telemetry::CopyRow> copies;
+  std::optional<Spread> live_spread, peak_spread, time_spread;   // over the ranks of a job
   double age_s = 0;
 };
 

@@ -31,6 +31,7 @@ class Reply {
     send_({{"jsonrpc", "2.0"}, {"id", id_}, {"error", {{"code", code}, {"message", message}}}});
   }
   bool done() const { return done_; }
+  const Json& id() const { return id_; }
 
  private:
   Json id_;

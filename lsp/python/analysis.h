@@ -24,6 +24,7 @@ struct Machine {
 struct ResolvedDevice {
   std::string device, because, path;
   int line = 0;                            // 1-based, in path
+  int cell = -1;                           // of a notebook (0-based); `line` is then within the cell
 };
 
 struct Site {
@@ -40,7 +41,7 @@ struct Site {
 
 struct Edit { Span span; std::string text; };
 struct Fix { bool safe = false; std::string title; std::vector<Edit> edits; };
-struct Related { std::string path; int line = 0; std::string message; };
+struct Related { std::string path; int line = 0; std::string message; int cell = -1; };
 struct Finding {
   std::string code, severity, message;     // severity: error | warning | information | hint
   Span span;

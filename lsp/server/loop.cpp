@@ -12,24 +12,28 @@
 #include <thread>
 
 #include "lsp/protocol/frame.h"
+#include "lsp/protocol/repair.h"
+#include "lsp/server/index.h"
 #include "lsp/server/machine.h"
 #include "runtime/base/clock.h"
 
 namespace flagos::lsp {
 namespace {
 
-// ---- the crash handler: names the message in flight, on stderr, and ends without a signal ----
-char in_flight[160] = "nothing";
+// ---- the crash handler: names the message in flight, or the last one, on stderr, and ends without a signal ----
+char in_flight[160] = "no message yet";
+std::atomic<bool> handling{false};
 
 void setInFlight(const std::string& what) {
   const size_t n = std::min(what.size(), sizeof in_flight - 1);
   std::memcpy(in_flight, what.data(), n);
   in_flight[n] = 0;
+  handling = true;
 }
 
 void crashed(int) {
-  constexpr char head[] = "flagos-lsp: crashed while handling ";
-  ssize_t ignored = ::write(2, head, sizeof head - 1);
+  constexpr char during[] = "flagos-lsp: crashed while handling ", after[] = "flagos-lsp: crashed while idle, after ";
+  ssize_t ignored = handling ? ::write(2, during, sizeof during - 1) : ::write(2, after, sizeof after - 1);
   ignored = ::write(2, in_flight, std::strlen(in_flight));
   ignored = ::write(2, "; please report it\n", 19);
   (void)ignored;
@@ -50,11 +54,25 @@ void installCrashHandler() {
 }
 
 struct Event {
-  enum class Kind : uint8_t { message, broken, end, machine, live } kind;
+  enum class Kind : uint8_t { message, broken, end, machine, live, index, call } kind;
   Json message;
   std::string problem;
   Machine machine;
+  IndexProgress progress;
+  std::function<void()> call;
 };
+
+Event of(Event::Kind kind) {
+  Event e;
+  e.kind = kind;
+  return e;
+}
+
+Event broken(const std::string& problem) {
+  Event e = of(Event::Kind::broken);
+  e.problem = problem;
+  return e;
+}
 
 struct Queue {
   std::mutex lock;
@@ -75,7 +93,7 @@ struct Queue {
       const std::lock_guard guard(lock);
       if (live_pending) return;
       live_pending = true;
-      events.push_back({Event::Kind::live, {}, {}, {}});
+      events.push_back(of(Event::Kind::live));
     }
     wake.notify_one();
   }
@@ -90,21 +108,26 @@ void readAll(Queue& queue) {
     if (n <= 0) break;
     frames.feed({buffer, static_cast<size_t>(n)});
     while (auto f = frames.next()) {
-      if (!f->problem.empty()) { queue.push({Event::Kind::broken, {}, f->problem, {}}); continue; }
+      if (!f->problem.empty()) { queue.push(broken(f->problem)); continue; }
       JsonLimits limits;
       limits.max_bytes = kMaxBodyBytes;
       auto message = parseJson(f->body, "message", limits);
-      if (!message) { queue.push({Event::Kind::broken, {}, message.error().text(), {}}); continue; }
+      if (!message) {   // text with bytes that are no UTF-8, or half a surrogate pair
+        auto again = parseJson(repaired(f->body), "message", limits);
+        if (!again) { queue.push(broken(message.error().text())); continue; }
+        message = std::move(again);
+      }
       if (textMember(*message, "method") == "$/cancelRequest") {
         const std::lock_guard guard(queue.lock);
         if (queue.cancelled.size() > 1000) queue.cancelled.clear();
         queue.cancelled.insert(dump(path(*message, "params.id")));
-        continue;
       }
-      queue.push({Event::Kind::message, std::move(*message), {}, {}});
+      Event e = of(Event::Kind::message);
+      e.message = std::move(*message);
+      queue.push(std::move(e));
     }
   }
-  queue.push({Event::Kind::end, {}, {}, {}});
+  queue.push(of(Event::Kind::end));
 }
 
 bool writeAll(const std::string& bytes) {
@@ -140,7 +163,31 @@ int serve(ServerOptions options) {
   world.start_background = [&] {
     hub = LiveHub::start([queue] { queue->pushLive(); });
     if (!devices_given)
-      machine_thread = std::thread([queue] { queue->push({Event::Kind::machine, {}, {}, detectedMachine()}); });
+      machine_thread = std::thread([queue] {
+        Event e = of(Event::Kind::machine);
+        e.machine = detectedMachine();
+        queue->push(std::move(e));
+      });
+  };
+  std::unique_ptr<WorkspaceIndex> index;
+  world.index = [&](std::vector<std::string> roots) {
+    if (!index) {
+      if (roots.empty()) return;
+      index = std::make_unique<WorkspaceIndex>([queue](const IndexProgress& p) {
+        Event e = of(Event::Kind::index);
+        e.progress = p;
+        queue->push(std::move(e));
+      });
+    }
+    index->start(std::move(roots));
+  };
+  world.reindex = [&](std::string path) { if (index) index->update(path); };
+  world.background = [queue](Server::Job job) {
+    std::thread([queue, job = std::move(job)] {
+      Event e = of(Event::Kind::call);
+      e.call = job();
+      queue->push(std::move(e));
+    }).detach();
   };
   Server server(std::move(options), world);
 
@@ -165,6 +212,7 @@ int serve(ServerOptions options) {
       }
       empty = queue->events.empty();
     }
+    if (index) index->setBusy(true);
     if (event) {
       switch (event->kind) {
         case Event::Kind::message:
@@ -175,13 +223,16 @@ int serve(ServerOptions options) {
         case Event::Kind::end: ended = true; break;
         case Event::Kind::machine: server.machineFound(std::move(event->machine)); break;
         case Event::Kind::live: setInFlight("live values"); server.liveChanged(); break;
+        case Event::Kind::index: setInFlight("progress of the index"); server.indexed(event->progress); break;
+        case Event::Kind::call: setInFlight("an answer from the background"); if (event->call) event->call(); break;
       }
     }
     if (server.exiting() || ended) break;
-    setInFlight("background work");
     due = server.tick(nowNs(), empty);
-    setInFlight("nothing");
+    handling = false;
+    if (index && empty) index->setBusy(false);
   }
+  (void)index.release();
   (void)hub.release();   // its thread may be waiting for a peer; the process ends right here
   if (machine_thread.joinable()) machine_thread.detach();
   const int code = server.exiting() ? server.exitCode() : server.shutdownSeen() ? 0 : 1;

@@ -37,6 +37,7 @@ class Document {
   bool outOfSync() const { return out_of_sync_; }
   // Parsed on demand and kept until the next edit; the error says why there is no tree.
   const Result<SyntaxTree>& tree();
+  void dropTree() { tree_.reset(); tree_is_old_ = false; }
   // The texts that a process may have read: as opened, and as saved (the last four), each with the lines' origins.
   const std::vector<LineOrigins>& origins() const { return origins_; }
   void saved();

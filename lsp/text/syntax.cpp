@@ -1,11 +1,10 @@
 #include "lsp/text/syntax.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <vector>
 
-#include "runtime/base/clock.h"
-
-extern "C" const TSLanguage* tree_sitter_python(void);
+#include "lsp/text/parse_worker.h"
 
 namespace flagos::lsp {
 namespace {
@@ -31,19 +30,6 @@ bool indentedTooDeep(std::string_view text) {
   return false;
 }
 
-struct Feed {
-  std::string_view text;
-  std::string copy;        // only when there are lone CRs
-  uint64_t deadline = 0;
-};
-
-const char* readChunk(void* payload, uint32_t byte, TSPoint, uint32_t* length) {
-  const auto text = static_cast<Feed*>(payload)->text;
-  if (byte >= text.size()) { *length = 0; return ""; }
-  *length = static_cast<uint32_t>(text.size() - byte);
-  return text.data() + byte;
-}
-
 }  // namespace
 
 Result<SyntaxTree> SyntaxTree::parse(std::string_view text, const SyntaxTree* old) {
@@ -51,23 +37,11 @@ Result<SyntaxTree> SyntaxTree::parse(std::string_view text, const SyntaxTree* ol
     return fail("larger than 2 MiB: device analysis is off for this file", "split the file", Exit::broken_input);
   if (indentedTooDeep(text))
     return fail("indented deeper than 100 levels, which Python itself refuses", {}, Exit::broken_input);
-  thread_local std::unique_ptr<TSParser, void (*)(TSParser*)> parser{nullptr, ts_parser_delete};
-  if (!parser) {
-    parser.reset(ts_parser_new());
-    ts_parser_set_language(parser.get(), tree_sitter_python());
-  }
-  Feed feed{text, {}, nowNs() + kParseBudgetNs};
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '\r' || (i + 1 < text.size() && text[i + 1] == '\n')) continue;
-    if (feed.copy.empty()) feed.copy = text;
-    feed.copy[i] = '\n';
-  }
-  if (!feed.copy.empty()) feed.text = feed.copy;
-  TSInput input{&feed, readChunk, TSInputEncodingUTF8, nullptr};
-  TSParseOptions options{&feed, [](TSParseState* s) { return nowNs() > static_cast<Feed*>(s->payload)->deadline; }};
-  ts_parser_reset(parser.get());
+  std::string shown(text);
+  for (size_t i = 0; i < shown.size(); ++i)
+    if (shown[i] == '\r' && !(i + 1 < shown.size() && shown[i + 1] == '\n')) shown[i] = '\n';
   SyntaxTree out;
-  out.tree_.reset(ts_parser_parse_with_options(parser.get(), old ? old->tree_.get() : nullptr, input, options));
+  out.tree_.reset(parseWatched(std::move(shown), old ? old->tree_.get() : nullptr, kParseBudgetNs));
   if (!out.tree_)
     return fail("reading this file's syntax took more than 2 s: device analysis is off until it changes", {},
                 Exit::broken_input);
@@ -76,21 +50,28 @@ Result<SyntaxTree> SyntaxTree::parse(std::string_view text, const SyntaxTree* ol
 
 void SyntaxTree::edit(std::string_view before, const LineIndex& lines, Span removed, std::string_view inserted) {
   if (!tree_) return;
+  // The core in use may reuse a node although a byte that its lexer looked ahead at has changed: the lines around an edit
+  // count as edited too.
+  const int first = std::max(0, lines.lineOf(removed.begin) - 1), last = lines.lineOf(removed.end) + 2;
+  const uint32_t begin = lines.lineStart(first);
+  const uint32_t old_end = last < lines.lineCount() ? lines.lineStart(last) : static_cast<uint32_t>(before.size());
+  std::string fresh(before.substr(begin, removed.begin - begin));
+  fresh += inserted;
+  fresh += before.substr(removed.end, old_end - removed.end);
   const auto point = [&](uint32_t at) {
     const int line = lines.lineOf(at);
     return TSPoint{static_cast<uint32_t>(line), at - lines.lineStart(line)};
   };
   TSInputEdit e{};
-  e.start_byte = removed.begin;
-  e.old_end_byte = removed.end;
-  e.new_end_byte = removed.begin + static_cast<uint32_t>(inserted.size());
-  e.start_point = point(removed.begin);
-  e.old_end_point = point(removed.end);
-  const LineIndex inner(inserted);
+  e.start_byte = begin;
+  e.old_end_byte = old_end;
+  e.new_end_byte = begin + static_cast<uint32_t>(fresh.size());
+  e.start_point = point(begin);
+  e.old_end_point = point(old_end);
+  const LineIndex inner(fresh);
   const auto rows = static_cast<uint32_t>(inner.lineCount() - 1);
-  const auto tail = static_cast<uint32_t>(inserted.size()) - inner.lineStart(inner.lineCount() - 1);
+  const auto tail = static_cast<uint32_t>(fresh.size()) - inner.lineStart(inner.lineCount() - 1);
   e.new_end_point = {e.start_point.row + rows, rows == 0 ? e.start_point.column + tail : tail};
-  (void)before;
   ts_tree_edit(tree_.get(), &e);
 }
 
