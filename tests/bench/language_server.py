@@ -1,75 +1,200 @@
-"""Start and hover of flagos-lsp on the example."""
+"""flagos-lsp: start, hover, edits, whole trees of files, memory; hover beside pyright's, edits beside ruff's and pyright's,
+on the same files in the same run."""
+import functools
+import glob
 import json
 import os
 import statistics
 import subprocess
+import sysconfig
+import tempfile
 import time
 
-from figures import BIN, ROOT, figure, median_of
+from figures import BIN, figure, median_of, python
+from servers import Server
 
-EXAMPLE = os.path.join(ROOT, "examples", "train_digits.py")
+SIZES = (200, 2000, 20000)
+PLACES = ("top", "middle", "end")
+HOVERS, EDITS = 40, 10   # per place
 
+BLOCK = '''
+class Net{n}(nn.Module):
+    def __init__(self, width: int = 64, device: str = "npu:0"):
+        super().__init__()
+        self.device = torch.device(device)
+        self.first = nn.Linear(width, 2 * width)
+        self.second = nn.Linear(2 * width, 10)
+        self.register_buffer("scale", torch.ones(width))
 
-class Server:
-    def __init__(self):
-        self.start = time.perf_counter()
-        self.process = subprocess.Popen([os.path.join(BIN, "flagos-lsp")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL)
-        self.id = 0
-
-    def send(self, message):
-        body = json.dumps({"jsonrpc": "2.0", **message}).encode()
-        self.process.stdin.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        self.process.stdin.flush()
-
-    def request(self, method, params):
-        self.id += 1
-        self.send({"id": self.id, "method": method, "params": params})
-        while True:
-            length = 0
-            while (line := self.process.stdout.readline().strip()):
-                if line.lower().startswith(b"content-length:"):
-                    length = int(line.split(b":")[1])
-            message = json.loads(self.process.stdout.read(length))
-            if message.get("id") == self.id and "method" not in message:
-                return message
-
-    def close(self):
-        self.request("shutdown", None)
-        self.send({"method": "exit"})
-        self.process.wait(10)
+    def forward(self, x):
+        x = torch.relu(self.first(x * self.scale))
+        return self.second(x)
 
 
-def initialized():
-    server = Server()
-    server.request("initialize", {"processId": os.getpid(), "rootUri": None, "capabilities": {}})
-    return server
+def train{n}(steps: int = 10, width: int = 64):
+    device = torch.device("npu:0" if torch.accelerator.is_available() else "cpu")
+    net = Net{n}(width).to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    losses = []
+    for step in range(steps):
+        x = torch.randn(32, width, device=device)
+        y = torch.randint(10, (32,)).to(device)
+        loss = nn.functional.cross_entropy(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return torch.stack(losses).cpu()
+
+'''
+
+
+def source(lines):
+    text, n = "import torch\nfrom torch import nn\n", 0
+    while text.count("\n") < lines:
+        text += BLOCK.format(n=n)
+        n += 1
+    return text
+
+
+def rows_of(text, place):
+    """Line numbers of one block near a place."""
+    rows = text.split("\n")
+    starts = [i for i, row in enumerate(rows) if row.startswith("class Net")]
+    chosen = {"top": starts[0], "middle": starts[len(starts) // 2], "end": starts[-1]}[place]
+    return [i for i in range(chosen, min(chosen + 30, len(rows))) if rows[i].strip()], rows
+
+
+def quantile(values, q):
+    return statistics.quantiles(values, n=100, method="inclusive")[q - 1]
+
+
+@functools.cache
+def times(name, size):
+    """Hover and edit times of one server on one file, in milliseconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = source(size)
+        path = os.path.join(folder, f"bench_{size}.py")
+        with open(path, "w") as f:
+            f.write(text)
+        server = Server(name, folder, options={"index": False} if name == "flagos" else None)
+        uri = server.open(path, text)
+        hover, edit = [], []
+        for place in PLACES:
+            lines, rows = rows_of(text, place)
+            for i in range(HOVERS):
+                row = lines[i % len(lines)]
+                column = len(rows[row]) - len(rows[row].lstrip()) + 4 + i % 7
+                if name != "ruff":
+                    hover.append(server.hover(uri, row, column))
+            row = next(r for r in lines if "steps: int = 10" in rows[r])
+            column = rows[row].index("= 10") + 2
+            for i in range(EDITS):
+                edit.append(server.edit(uri, row, column, column + 2, str(11 + i % 80)))
+        server.close()
+    return hover, edit
+
+
+def register_times():
+    for size in SIZES:
+        for q in (50, 95):
+            @figure(f"lsp.hover.{size}.p{q}", "ms", 5)
+            def hover(size=size, q=q):
+                return quantile(times("flagos", size)[0], q), "pyright", quantile(times("pyright", size)[0], q)
+
+            for rival in ("ruff", "pyright"):
+                suffix = "" if rival == "ruff" else ".pyright"
+
+                @figure(f"lsp.edit.{size}.p{q}{suffix}", "ms", 500 if size > 2000 else 50)
+                def edit(size=size, q=q, rival=rival):
+                    return quantile(times("flagos", size)[1], q), rival, quantile(times(rival, size)[1], q)
 
 
 @figure("lsp.start", "ms", 50)
 def lsp_start():
     def once():
-        server = initialized()
-        took = (time.perf_counter() - server.start) * 1e3
+        server = Server("flagos")
         server.close()
-        return took
+        return (server.ready - server.started) * 1e3
     return median_of(once)
 
 
-@figure("lsp.hover", "ms", 5)
-def lsp_hover():
-    """95th percentile over every 4th column of every line of the example."""
-    server = initialized()
-    server.send({"method": "initialized", "params": {}})
-    uri = "file://" + EXAMPLE
-    with open(EXAMPLE) as f:
-        text = f.read()
-    server.send({"method": "textDocument/didOpen", "params": {"textDocument": {"uri": uri, "languageId": "python", "version": 1, "text": text}}})
-    took = []
-    for number, line in enumerate(text.splitlines()):
-        for column in range(0, len(line), 4):
-            start = time.perf_counter()
-            server.request("textDocument/hover", {"textDocument": {"uri": uri}, "position": {"line": number, "character": column}})
-            took.append((time.perf_counter() - start) * 1e3)
+register_times()
+
+
+@figure("lsp.hover.ratio", "x", 1 / 3)
+def hover_ratio():
+    """95th percentile of hover at 2,000 lines over pyright's."""
+    return quantile(times("flagos", 2000)[0], 95), "pyright", quantile(times("pyright", 2000)[0], 95)
+
+
+@functools.cache
+def trees():
+    """The standard library and torch: folders, files, bytes."""
+    torch = python("import os, torch; print(os.path.dirname(torch.__file__))", {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}).strip()
+    folders = [sysconfig.get_paths()["stdlib"], torch]
+    files = [f for folder in folders for f in glob.glob(os.path.join(folder, "**", "*.py"), recursive=True) if folder == torch or "site-packages" not in f]
+    return folders, files, sum(os.path.getsize(f) for f in files)
+
+
+@functools.cache
+def checked():
+    """Seconds and peak resident bytes of one `--check` over both trees."""
+    _, files, _ = trees()
+    start = time.perf_counter()
+    process = subprocess.Popen([os.path.join(BIN, "flagos-lsp"), "--check", *files, "--json", "--devices", "npu:0"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, _, usage = os.wait4(process.pid, 0)
+    return time.perf_counter() - start, usage.ru_maxrss * 1024
+
+
+@figure("lsp.analysis", "MB/s", 3, better="higher")
+def analysis_speed():
+    return trees()[2] / 1e6 / checked()[0]
+
+
+@figure("lsp.analysis.rss", "MB", 500)
+def analysis_memory():
+    return checked()[1] / 1e6
+
+
+@figure("lsp.index", "s", 15)
+def index_time():
+    """Both trees read in the background by a server that has one core."""
+    folders, files, _ = trees()
+    start = time.perf_counter()
+    server = Server("flagos", capabilities={"window": {"workDoneProgress": True}}, cores={min(os.sched_getaffinity(0))})
+    added = [{"uri": "file://" + f, "name": os.path.basename(f)} for f in folders]
+    server.send({"method": "workspace/didChangeWorkspaceFolders", "params": {"event": {"added": added, "removed": []}}})
+    end = server.until(lambda m: m.get("method") == "$/progress" and m["params"]["value"]["kind"] == "end")
+    took = time.perf_counter() - start
     server.close()
-    return statistics.quantiles(took, n=20)[18]
+    done = int(end["params"]["value"]["message"].split("/")[0])
+    assert done >= 2700, f"only {done} of {len(files)} files were read"
+    return took
+
+
+@figure("lsp.memory.200", "MB", 100)
+def memory_of_open_files():
+    """Resident after 200 files of torch's are open and their diagnostics are out."""
+    _, files, _ = trees()
+    chosen = sorted(f for f in files if os.path.getsize(f) > 2000)
+    chosen = chosen[::max(1, len(chosen) // 200)][:200]
+    server = Server("flagos", options={"index": False})
+    for path in chosen:
+        with open(path, encoding="utf-8", errors="replace") as f:
+            text = f.read()
+        server.open(path, text, wait=False)
+    server.request("flagos/sync", {})
+    memory = server.memory()
+    server.close()
+    assert len(chosen) == 200
+    return memory / 1e6
+
+
+def main():
+    """All times as JSON, for looking closer than the figures do."""
+    print(json.dumps({name: {size: dict(zip(("hover", "edit"), times(name, size))) for size in SIZES} for name in ("flagos", "pyright", "ruff")}))
+
+
+if __name__ == "__main__":
+    main()

@@ -198,7 +198,7 @@ TEST_CASE("a value that is missing stays missing, with its reason") {
   const LiveFile live = joined(kRan, p, &a);
   const LiveSite* x = at(a, live, 3);
   CHECK_FALSE(x->live_bytes.value);
-  CHECK(liveLines(*x)[1].find("unknown (the driver gives no per-process memory)") != std::string::npos);
+  CHECK(liveLines(*x)[1].find("live not reported by the driver (the driver gives no per-process memory)") != std::string::npos);
 }
 
 TEST_CASE("matchLines gives the longest common matching in order") {
