@@ -47,7 +47,7 @@ Result<Notebook> readNotebook(const std::string& text) {
 }
 
 // Bytes that Python would not take as a program: reading them all the same would end in a confident "0 device sites".
-const char* notPython(const std::string& path, const std::string& text) {
+const char* notPython(const std::string& text) {
   if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) return "UTF-16 text; Python source is UTF-8";
   if (text.find('\0') != std::string::npos) return "not Python source: it has zero bytes";
   return nullptr;
@@ -111,7 +111,7 @@ int runCheck(const CheckOptions& options) {
     auto raw = readFile(path, kMaxSourceBytes);
     if (!raw) {
       f.skipped = raw.error().what;
-    } else if (const char* reason = notPython(path, *raw)) {
+    } else if (const char* reason = notPython(*raw)) {
       f.skipped = reason;
     } else {
       std::string text = raw->starts_with("\xef\xbb\xbf") ? raw->substr(3) : *raw;
@@ -135,6 +135,9 @@ int runCheck(const CheckOptions& options) {
         f.analysis = analyse(unit, workspace, analysis);
         if (f.notebook) sayCells(f.analysis, *f.notebook);
         if (process) f.live = joinDocument(f.analysis, *raw, *process, ran_as, nullptr);
+        // Thousands of trees are much memory: only what is printed needs its own.
+        f.analysis.others.clear();
+        if (f.analysis.sites.empty() && f.analysis.findings.empty() && !f.live) f.analysis.unit.reset();
       }
     }
     skipped += !f.skipped.empty();

@@ -55,14 +55,16 @@ std::optional<FrameReader::Frame> FrameReader::next() {
   while (true) {
     const std::string_view rest = std::string_view(buffer_).substr(at_);
     if (rest.empty()) return std::nullopt;
-    size_t end = rest.find("\r\n\r\n"), gap = 4;
-    if (const auto bare = rest.find("\n\n"); bare < end) { end = bare; gap = 2; }
+    // What is decided depends on these bytes only, never on how much has arrived behind them.
+    const std::string_view head = rest.substr(0, kMaxHeaderBytes);
+    size_t end = head.find("\r\n\r\n"), gap = 4;
+    if (const auto bare = head.find("\n\n"); bare < end) { end = bare; gap = 2; }
     if (end == std::string_view::npos) {
       if (rest.size() < kMaxHeaderBytes) return std::nullopt;
-      at_ += rest.size() - 32;  // no header is this long; keep what may be the start of one
+      at_ += kMaxHeaderBytes - 32;  // no header is this long; keep what may be the start of one
       return Frame{{}, "more than 4 KiB without a header"};
     }
-    if (const auto length = contentLength(rest.substr(0, end)); length && end < kMaxHeaderBytes) {
+    if (const auto length = contentLength(rest.substr(0, end)); length) {
       const size_t start = end + gap;
       if (*length > kMaxBodyBytes) {
         const size_t here = std::min(*length, rest.size() - start);
@@ -78,7 +80,7 @@ std::optional<FrameReader::Frame> FrameReader::next() {
     // Not a header: go on at the next thing that looks like one.
     size_t again = std::string_view::npos;
     constexpr std::string_view word = "content-length";
-    for (size_t i = 1; i + word.size() <= rest.size() && i < end + gap + kMaxHeaderBytes; ++i)
+    for (size_t i = 1; i + word.size() <= end; ++i)
       if (sameWord(rest.substr(i, word.size()), word)) { again = i; break; }
     at_ += again == std::string_view::npos ? end + gap : again;
     return Frame{{}, "a frame without Content-Length"};

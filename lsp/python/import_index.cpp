@@ -149,6 +149,7 @@ void Workspace::listRoots() {
 }
 
 bool Workspace::index(uint64_t budget_ns) {
+  if (!indexing_) return false;
   const uint64_t start = nowNs();
   if (listed_at_ == 0 || (complete_ && start - listed_at_ > kListAgainNs)) {
     listRoots();

@@ -46,6 +46,10 @@ class Workspace {
   // ---- who imports whom ----
   // Reads the import lines of the roots' files for at most `budget_ns`; true when all are known. Cheap once they are.
   bool index(uint64_t budget_ns);
+  // False: no file is read but those that are imported; what needs to know who imports whom is then not known.
+  void setIndexing(bool on) { indexing_ = on; }
+  // How many of the roots' files have been read, and how many there are.
+  std::pair<size_t, size_t> indexed() const { return {next_, listed_.size()}; }
   // The programs that use a file: files that import it, directly or through others, and that nothing imports. `between` is
   // every file on the way, the programs included. Both empty before the index is complete, and where more than `most` files
   // lie between.
@@ -81,7 +85,7 @@ class Workspace {
   std::unordered_map<std::string, std::vector<std::string>> importers_;
   std::vector<std::string> listed_;
   size_t next_ = 0;                                            // of listed_: read so far
-  bool complete_ = false, too_many_ = false;
+  bool complete_ = false, too_many_ = false, indexing_ = true;
   uint64_t generation_ = 1;                                    // of the disk
   uint64_t turn_ = 1;                                          // of open files: every analysis
   uint64_t begun_ = 0, listed_at_ = 0;

@@ -9,6 +9,8 @@ namespace flagos::lsp {
 namespace {
 
 constexpr const char* kToken = "flagos/index";
+constexpr uint64_t kIndexSliceNs = 2'000'000;        // a message waits at most so long for the index
+constexpr uint64_t kIndexReportNs = 250'000'000;
 
 }  // namespace
 
@@ -48,6 +50,7 @@ void Server::configure(const Json& s) {
   const bool wanted = boolMember(s, "index", index_wanted_);
   if (wanted != index_wanted_) {
     index_wanted_ = wanted;
+    workspace_.setIndexing(wanted);
     if (initialized_) startIndex();
   }
 }
@@ -118,7 +121,6 @@ void Server::didChangeFiles(const Json& params) {
     if (path.empty()) continue;
     appeared = appeared || intMember(c, "type") != 2;
     if (path.ends_with(kSettingsFile)) { severity_files_.clear(); appeared = true; continue; }
-    if (world_.reindex) world_.reindex(path);
     markFollowers(path);   // an open file is what the editor says, whatever the disk says
   }
   if (!appeared) return;
@@ -134,7 +136,6 @@ void Server::filesRenamed(const Json& params) {
     if (from.empty() || to.empty()) continue;
     // A process runs on under the old name; of a renamed folder, the rest of each path stays.
     renamed_[to] = from;
-    if (world_.reindex) { world_.reindex(from); world_.reindex(to); }
   }
   for (auto& [uri, o] : documents_) learnFormerPaths(*o);
   markAllDirty();
@@ -159,49 +160,51 @@ void Server::learnFormerPaths(Open& o) {
   o.live_version = 0;
 }
 
-void Server::filesDeleted(const Json& params) {
-  if (const Json& files = member(params, "files"); files.is_array())
-    for (const auto& f : files) if (world_.reindex) world_.reindex(pathOfUri(textMember(f, "uri")));
+// Imports may find less now, or more.
+void Server::filesDeleted(const Json&) {
   markAllDirty();
   refreshDiagnostics();
 }
 
 void Server::filesCreated(const Json& params) { filesDeleted(params); }
 
+// Which files import which, read in slices between messages. What analyses say can depend on it, so they are made anew at
+// the end.
 void Server::startIndex() {
-  if (!world_.index) return;
-  index_ = {};
+  if (index_running_) endIndex("started again");
   index_running_ = index_wanted_ && !roots_.empty();
-  if (!index_running_) { world_.index({}); return; }
-  world_.index(roots_);
-  if (client_.progress) ask("flagos/progress", "window/workDoneProgress/create", {{"token", kToken}});
+  if (index_running_ && client_.progress) ask("flagos/progress", "window/workDoneProgress/create", {{"token", kToken}});
   progress_begun_ = false;
 }
 
 void Server::progressCancelled(const Json& params) {
-  if (member(params, "token") != kToken || !world_.index) return;
-  world_.index({});
-  index_running_ = false;
+  if (member(params, "token") == kToken && index_running_) endIndex("stopped");
 }
 
-void Server::indexed(const IndexProgress& p) {
-  index_ = p;
-  if (client_.progress) {
-    const auto report = [&](const char* kind, Json more) {
-      more["kind"] = kind;
-      notify("$/progress", {{"token", kToken}, {"value", std::move(more)}});
-    };
-    const unsigned percent = p.total ? static_cast<unsigned>(100 * p.done / p.total) : 100;
-    const std::string message = std::to_string(p.done) + "/" + std::to_string(p.total) + " files";
-    if (!progress_begun_) {
-      progress_begun_ = true;
-      report("begin", {{"title", "FlagOS: reading the workspace"}, {"cancellable", true}, {"message", message}, {"percentage", percent}});
-    } else if (!p.finished) {
-      report("report", {{"message", message}, {"percentage", percent}});
-    }
-    if (p.finished) report("end", {{"message", p.cut ? message + ", then stopped" : message}});
+void Server::endIndex(const char* how) {
+  index_running_ = false;
+  if (client_.progress && progress_begun_) notify("$/progress", {{"token", kToken}, {"value", {{"kind", "end"}, {"message", how}}}});
+  progress_begun_ = false;
+}
+
+bool Server::indexSome(uint64_t now) {
+  if (!index_running_) return false;
+  const bool done = workspace_.index(kIndexSliceNs);
+  const auto [read, total] = workspace_.indexed();
+  const std::string message = std::to_string(read) + "/" + std::to_string(total) + " files";
+  if (client_.progress && (!progress_begun_ || now - index_told_ > kIndexReportNs)) {
+    Json value = {{"kind", progress_begun_ ? "report" : "begin"}, {"message", message}, {"percentage", total ? 100 * read / total : 100}};
+    if (!progress_begun_) { value["title"] = "FlagOS: reading the workspace"; value["cancellable"] = true; }
+    notify("$/progress", {{"token", kToken}, {"value", std::move(value)}});
+    progress_begun_ = true;
+    index_told_ = now;
   }
-  if (p.finished) index_running_ = false;
+  const bool too_many = !done && total == 0;
+  if (!done && !too_many) return true;
+  endIndex(too_many ? "more files than are read: who imports whom stays unknown" : message.c_str());
+  markAllDirty();
+  refreshDiagnostics();
+  return false;
 }
 
 }  // namespace flagos::lsp

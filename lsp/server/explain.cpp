@@ -73,9 +73,9 @@ void Server::explain(const Json& arguments, Reply& reply) {
     return [this, id, at, show, pid, answer = std::move(answer)] {
       const auto it = pending_.find(id);
       if (it == pending_.end()) return;   // cancelled meanwhile
-      const auto waiting = it->second;
+      const auto asked = it->second;
       pending_.erase(it);
-      if (!answer) { waiting->error(kInternalError, answer.error().text()); return; }
+      if (!answer) { asked->error(kInternalError, answer.error().text()); return; }
       const Json& list = member(*answer, "explanations");
       std::string first;
       const std::string text = list.is_array() ? texts(list, first) : std::string();
@@ -83,7 +83,7 @@ void Server::explain(const Json& arguments, Reply& reply) {
         notify("window/logMessage", {{"type", 3}, {"message", at.path + ":" + std::to_string(at.line) + " in pid " + std::to_string(pid) + "\n" + text}});
         notify("window/showMessage", {{"type", 3}, {"message", text.empty() ? "no operator of this line was routed yet" : first + " (the whole explanation is in the log)"}});
       }
-      waiting->result({{"pid", pid}, {"file", at.path}, {"line", at.line}, {"explanations", list}, {"text", text},
+      asked->result({{"pid", pid}, {"file", at.path}, {"line", at.line}, {"explanations", list}, {"text", text},
                        {"why_nothing", text.empty() ? Json("no operator of this line was routed yet") : Json()}});
     };
   });

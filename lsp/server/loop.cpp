@@ -13,7 +13,6 @@
 
 #include "lsp/protocol/frame.h"
 #include "lsp/protocol/repair.h"
-#include "lsp/server/index.h"
 #include "lsp/server/machine.h"
 #include "runtime/base/clock.h"
 
@@ -54,11 +53,10 @@ void installCrashHandler() {
 }
 
 struct Event {
-  enum class Kind : uint8_t { message, broken, end, machine, live, index, call } kind;
+  enum class Kind : uint8_t { message, broken, end, machine, live, call } kind;
   Json message;
   std::string problem;
   Machine machine;
-  IndexProgress progress;
   std::function<void()> call;
 };
 
@@ -169,19 +167,6 @@ int serve(ServerOptions options) {
         queue->push(std::move(e));
       });
   };
-  std::unique_ptr<WorkspaceIndex> index;
-  world.index = [&](std::vector<std::string> roots) {
-    if (!index) {
-      if (roots.empty()) return;
-      index = std::make_unique<WorkspaceIndex>([queue](const IndexProgress& p) {
-        Event e = of(Event::Kind::index);
-        e.progress = p;
-        queue->push(std::move(e));
-      });
-    }
-    index->start(std::move(roots));
-  };
-  world.reindex = [&](std::string path) { if (index) index->update(path); };
   world.background = [queue](Server::Job job) {
     std::thread([queue, job = std::move(job)] {
       Event e = of(Event::Kind::call);
@@ -212,7 +197,6 @@ int serve(ServerOptions options) {
       }
       empty = queue->events.empty();
     }
-    if (index) index->setBusy(true);
     if (event) {
       switch (event->kind) {
         case Event::Kind::message:
@@ -223,16 +207,13 @@ int serve(ServerOptions options) {
         case Event::Kind::end: ended = true; break;
         case Event::Kind::machine: server.machineFound(std::move(event->machine)); break;
         case Event::Kind::live: setInFlight("live values"); server.liveChanged(); break;
-        case Event::Kind::index: setInFlight("progress of the index"); server.indexed(event->progress); break;
         case Event::Kind::call: setInFlight("an answer from the background"); if (event->call) event->call(); break;
       }
     }
     if (server.exiting() || ended) break;
     due = server.tick(nowNs(), empty);
     handling = false;
-    if (index && empty) index->setBusy(false);
   }
-  (void)index.release();
   (void)hub.release();   // its thread may be waiting for a peer; the process ends right here
   if (machine_thread.joinable()) machine_thread.detach();
   const int code = server.exiting() ? server.exitCode() : server.shutdownSeen() ? 0 : 1;

@@ -294,6 +294,7 @@ uint64_t Server::tick(uint64_t now, bool queue_empty) {
     sendStatus();
     if (const uint64_t due = refreshHints(now)) { live_dirty_ = true; later(due); }
   }
+  if (index_running_ && (!queue_empty || indexSome(now))) later(now);
   return next;
 }
 

@@ -30,8 +30,6 @@ struct ClientCapabilities {
        register_configuration = false, register_watched_files = false, progress = false;
 };
 
-struct IndexProgress { size_t done = 0, total = 0; bool finished = false, cut = false; };
-
 class Server {
  public:
   using Job = std::function<std::function<void()>()>;
@@ -41,8 +39,6 @@ class Server {
     std::function<bool(const Json& id)> cancelled;                 // and forgets it
     std::function<std::shared_ptr<const LiveView>()> live;         // null: not watching
     std::function<void()> start_background;                        // after initialize: look at the machine, watch processes
-    std::function<void(std::vector<std::string> roots)> index;     // read the workspace in the background; empty: stop
-    std::function<void(std::string path)> reindex;                 // one file changed
     std::function<void(Job)> background;                           // runs the job elsewhere, then what it returned in this thread
   };
   Server(ServerOptions options, World world);
@@ -51,7 +47,6 @@ class Server {
   void parseError(const std::string& problem);
   void machineFound(Machine machine);
   void liveChanged();
-  void indexed(const IndexProgress& progress);
   // Work that waits for a quiet moment; `now_ns` is monotonic. Returns when it wants to be called again (0: when something
   // happens).
   uint64_t tick(uint64_t now_ns, bool queue_empty);
@@ -113,6 +108,8 @@ class Server {
   void filesCreated(const Json& params);
   void progressCancelled(const Json& params);
   void startIndex();
+  bool indexSome(uint64_t now);                        // false: done, or not wanted
+  void endIndex(const char* how);
   void useDevices();
   void learnFormerPaths(Open& o);
   const Severities& severityFile(const std::string& folder);
@@ -154,7 +151,7 @@ class Server {
   std::vector<std::string> configured_devices_;
   HintLevel hint_level_ = HintLevel::problems;
   bool index_wanted_ = true, index_running_ = false, progress_begun_ = false, trace_ = false;
-  IndexProgress index_;
+  uint64_t index_told_ = 0;
   Severities severity_;                                // the editor's settings: code -> severity or "off"
   std::map<std::string, Severities> severity_files_;   // by path, read once
   std::map<std::string, std::unique_ptr<Open>> documents_;

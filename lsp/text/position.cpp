@@ -50,7 +50,11 @@ Position LineIndex::position(std::string_view text, uint32_t offset, Encoding e)
   const int line = lineOf(offset);
   const auto content = lineText(text, line);
   const size_t stop = std::min<size_t>(offset - lineStart(line), content.size());
-  if (e == Encoding::utf8) return {line, static_cast<int>(stop)};
+  if (e == Encoding::utf8) {
+    for (size_t back = 1; back < 4 && back <= stop && stop < content.size(); ++back)   // inside a code point: its start
+      if (static_cast<size_t>(decode(content.substr(stop - back)).bytes) > back) return {line, static_cast<int>(stop - back)};
+    return {line, static_cast<int>(stop)};
+  }
   int character = 0;
   for (size_t i = 0; i < stop;) {
     const auto c = decode(content.substr(i));

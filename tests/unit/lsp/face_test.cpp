@@ -1,4 +1,9 @@
 // What editors see besides hover and diagnostics: hints, actions, settings, files, progress, explanations.
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
 #include "lsp/live/drift.h"
 #include "lsp/protocol/repair.h"
 #include "lsp/text/parse_worker.h"
@@ -170,39 +175,43 @@ TEST_CASE("renamed, deleted and changed files") {
   h.open("file:///a/new%20name.py", kText);
   const std::string said = h.hover("file:///a/new%20name.py", 1, 10)["contents"]["value"];
   CHECK(said.find("**exact, pid 77**") != std::string::npos);
-  CHECK(h.reindexed.size() == 4);
   h.sent.clear();
   h.tell("workspace/didChangeWatchedFiles", {{"changes", {{{"uri", "file:///x.py"}, {"type", 3}}}}});
   CHECK(h.told("workspace/diagnostic/refresh").size() == 1);
-  CHECK(h.reindexed.back() == "/x.py");
   h.sent.clear();
   h.tell("workspace/didDeleteFiles", {{"files", {{{"uri", "file:///y.py"}}}}});
   CHECK(h.told("workspace/diagnostic/refresh").size() == 1);
 }
 
-TEST_CASE("the index reports its progress, and can be stopped") {
+TEST_CASE("the workspace is read between messages, with progress, and can be stopped") {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::temp_directory_path() / ("flagos-index-" + std::to_string(::getpid()));
+  fs::create_directories(root / "pkg");
+  for (int i = 0; i < 30; ++i) std::ofstream(root / "pkg" / ("m" + std::to_string(i) + ".py")) << "import torch\nfrom . import m0\n";
+  const Json folders = {{{"uri", uriOfPath(root.string())}, {"name", "w"}}};
   Harness h;
-  h.ask("initialize", {{"capabilities", {{"window", {{"workDoneProgress", true}}}}}, {"workspaceFolders", {{{"uri", "file:///w/a"}, {"name", "a"}}}}});
+  h.ask("initialize", {{"capabilities", {{"window", {{"workDoneProgress", true}}}}}, {"workspaceFolders", folders}});
   h.sent.clear();
   h.tell("initialized", Json::object());
-  REQUIRE(h.indexed == std::vector<std::vector<std::string>>{{"/w/a"}});
   CHECK(h.told("window/workDoneProgress/create").size() == 1);
-  h.server.indexed({0, 40, false, false});
-  h.server.indexed({20, 40, false, false});
-  h.server.indexed({40, 40, true, false});
-  const auto told = h.told("$/progress");
-  REQUIRE(told.size() == 4);   // the last one ends it
+  CHECK(h.server.tick(5, false) == 5);   // messages come first
+  CHECK(h.told("$/progress").empty());
+  uint64_t now = 10;
+  while (h.server.tick(now, true) == now) ++now;
+  auto told = h.told("$/progress");
+  REQUIRE(told.size() >= 2);
   CHECK(told[0]["value"]["kind"] == "begin");
-  CHECK(told[0]["value"]["percentage"] == 0);
-  CHECK(told[1]["value"]["message"] == "20/40 files");
-  CHECK(told[1]["value"]["percentage"] == 50);
+  CHECK(told[0]["value"]["cancellable"] == true);
   CHECK(told.back()["value"]["kind"] == "end");
+  CHECK(told.back()["value"]["message"] == "30/30 files");
+  h.sent.clear();
+  h.tell("workspace/didChangeWorkspaceFolders", {{"event", {{"added", folders}, {"removed", folders}}}});
   h.tell("window/workDoneProgress/cancel", {{"token", "flagos/index"}});
-  CHECK(h.indexed.back().empty());
-  h.tell("workspace/didChangeWorkspaceFolders", {{"event", {{"added", {{{"uri", "file:///w/b"}, {"name", "b"}}}}, {"removed", {{{"uri", "file:///w/a"}, {"name", "a"}}}}}}});
-  CHECK(h.indexed.back() == std::vector<std::string>{"/w/b"});
+  CHECK(h.server.tick(now, true) != now);
+  h.tell("workspace/didChangeWorkspaceFolders", {{"event", {{"added", Json::array()}, {"removed", Json::array()}}}});
   h.tell("workspace/didChangeConfiguration", {{"settings", {{"flagos", {{"index", false}}}}}});
-  CHECK(h.indexed.back().empty());
+  CHECK(h.server.tick(now, true) != now);
+  fs::remove_all(root);
 }
 
 TEST_CASE("explaining a line: what it needs, and exactly one answer when it is cancelled") {

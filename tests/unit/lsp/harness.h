@@ -11,15 +11,12 @@ struct Harness {
   std::vector<Json> sent;
   std::set<std::string> cancelled;
   std::shared_ptr<LiveView> view;
-  std::vector<std::vector<std::string>> indexed;
-  std::vector<std::string> reindexed;
   std::vector<Server::Job> jobs;       // background work that was asked for
   Server server;
   explicit Harness(std::vector<std::string> devices = {"npu:0"})
       : server(ServerOptions{std::move(devices)},
                Server::World{[this](const Json& m) { sent.push_back(m); }, [this](const Json& id) { return cancelled.erase(id.dump()) > 0; },
                              [this]() -> std::shared_ptr<const LiveView> { return view; }, [] {},
-                             [this](std::vector<std::string> roots) { indexed.push_back(std::move(roots)); }, [this](std::string path) { reindexed.push_back(std::move(path)); },
                              [this](Server::Job job) { jobs.push_back(std::move(job)); }}) {}
   Json ask(const char* method, Json params, Json id = 7) {
     sent.clear();
