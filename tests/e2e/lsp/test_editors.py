@@ -45,7 +45,10 @@ params.context = {diagnostics = {}}
 local replies = vim.lsp.buf_request_sync(0, 'textDocument/codeAction', params, 20000)
 for _, reply in pairs(replies) do
   for _, action in ipairs(reply.result) do table.insert(out, 'action ' .. action.title) end
-  vim.lsp.util.apply_workspace_edit(reply.result[1].edit, 'utf-16')
+  local action = reply.result[1]
+  table.insert(out, action.edit and 'with its edit' or 'to be resolved')   -- this editor can
+  for _, resolved in pairs(vim.lsp.buf_request_sync(0, 'codeAction/resolve', action, 20000)) do action = resolved.result end
+  vim.lsp.util.apply_workspace_edit(action.edit, 'utf-16')
 end
 for _, line in ipairs(vim.api.nvim_buf_get_lines(0, 0, -1, false)) do table.insert(out, 'text ' .. line) end
 local gone = vim.wait(20000, function() return #vim.diagnostic.get(0) == 0 end, 20)
@@ -137,7 +140,7 @@ def run(tmp_path, program, script, suffix, arguments):
 
 
 @pytest.mark.parametrize("program, script, suffix, arguments", [
-    ("nvim", NEOVIM, ".lua", ["--headless", "-u", "NONE", "-i", "NONE", "-n", "-c", "luafile {}"]),
+    ("nvim", NEOVIM, ".lua", ["--headless", "-u", "NONE", "-i", "NONE", "-n", "-c", "luafile {}", "-c", "qa!"]),
     ("emacs", EMACS, ".el", ["--batch", "-Q", "-l", "{}"]),
 ], ids=["neovim", "emacs"])
 def test_what_the_editor_shows_and_where(tmp_path, program, script, suffix, arguments):
