@@ -12,6 +12,9 @@ namespace flagos::cli {
 using Run = std::function<Exit()>;
 struct Command { const char* name; const char* summary; Run (*setup)(CLI::App& app); };
 
+// `flagos fingerprints new` (fingerprint_draft.cpp).
+Run setupFingerprintDraft(CLI::App& app);
+
 // All commands, in the order of `flagos --help`.
 const std::vector<Command>& commands();
 

@@ -23,6 +23,13 @@ std::string withSource(const Metric& m) {
   return s;
 }
 
+std::string bandwidthText(const Metric& m) {
+  if (!m.value) return format(m);
+  char buf[48];
+  std::snprintf(buf, sizeof buf, "%.4g GB/s [%s]", *m.value / 1e9, m.source.c_str());
+  return buf;
+}
+
 void printDevice(const dal::Device& d, const std::string& torch_name, bool why) {
   std::cout << (d.index ? torch_name + ":" + std::to_string(*d.index) : std::string("-")) << "  " << d.name << "  ("
             << dal::kindName(d.kind);
@@ -37,7 +44,8 @@ void printDevice(const dal::Device& d, const std::string& torch_name, bool why) 
   std::cout << "    memory: dedicated " << withSource(d.memory_dedicated) << "\n"
             << "            shared " << withSource(d.memory_shared) << "\n"
             << "            used " << withSource(d.memory_used) << ", free " << withSource(d.memory_free) << "\n"
-            << "    utilisation: " << withSource(d.utilisation) << "\n";
+            << "    utilisation: " << withSource(d.utilisation) << "\n"
+            << "    bandwidth: " << bandwidthText(d.bandwidth) << "\n";
   for (const dal::Driver& x : d.drivers)
     std::cout << "    driver: " << x.platform << " " << x.version << (x.chosen ? " (chosen: " : " (not chosen: ")
               << x.why << ")\n";
@@ -85,6 +93,7 @@ Exit run(const Options& o) {
       std::cout << "    " << p.name << ": " << p.found << " found"
                 << (p.why_nothing.empty() ? "" : " (" + p.why_nothing + ")") << "\n";
     }
+    for (const std::string& w : inventory.warnings) std::cout << "warning: " << w << "\n";
     if (topology) std::cout << dal::topologyText(*topology);
   }
   std::cout.flush();

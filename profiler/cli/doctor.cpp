@@ -215,6 +215,8 @@ Json collect(std::vector<Problem>& problems, bool& usable) {
   const Json devices = dal::toJson(machine);
   j["devices"] = devices["devices"];
   j["probes"] = devices["probes"];
+  for (const std::string& w : machine.warnings) problems.push_back({w, "correct the list, or unset the variable"});
+  for (const std::string& b : machine.broken) problems.push_back({"a recorded file cannot be read: " + tilde(b), ""});
   for (const dal::Device& d : machine.devices) {
     usable = usable || d.usable;
     if (!d.usable)

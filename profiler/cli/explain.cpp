@@ -15,7 +15,7 @@
 #include "runtime/dal/inventory.h"
 #include "runtime/kde/catalog/catalog.h"
 #include "runtime/kde/query.h"
-#include "runtime/kde/rates.h"
+#include "runtime/dal/rates.h"
 #include "runtime/kde/router.h"
 #include "runtime/kde/rules/rule.h"
 
@@ -99,7 +99,7 @@ Result<Target> target(const std::string& device) {
     ++count;
     if (*d.index != index) continue;
     Target t{d.description, prefix + ":" + std::to_string(index), d.fingerprint.identity + d.fingerprint.build, index};
-    kde::loadRates(t.description, t.identity);
+    dal::loadRates(t.description, t.identity);
     if (!settingIsOn("FLAGOS_SHARED_MEMORY", true)) t.description.shared_memory = false;
     return t;
   }

@@ -19,7 +19,6 @@ struct Options {
   CLI::App *check = nullptr, *draft = nullptr, *match = nullptr, *list = nullptr;
   std::vector<std::string> files;
   bool json = false;
-  std::string root;
 };
 
 Exit check(const Options& o) {
@@ -117,41 +116,6 @@ Exit match(const Options& o) {
   return exit;
 }
 
-Exit draft(const Options& o) {
-  dal::EnumerateOptions e = dal::optionsFromEnvironment();
-  if (!o.root.empty()) e.root = o.root;
-  const dal::Inventory inventory = dal::enumerate(e);
-  Json entries = Json::array();
-  std::string vendor, vendor_name;
-  for (const dal::Device& d : inventory.devices) {
-    // identity = "vvvv:dddd/subsystem/revision/size"
-    const std::string& id = d.fingerprint.identity;
-    if (d.pci.empty() || id.size() < 9 || id[4] != ':' || d.fingerprint.result == "exact") continue;
-    if (vendor.empty()) { vendor = id.substr(0, 4); vendor_name = d.vendor; }
-    if (id.substr(0, 4) != vendor) continue;
-    Json entry{{"id", id.substr(5, 4)}, {"model", d.name}, {"kind", dal::kindName(d.kind)}};
-    if (d.memory_dedicated.value && d.memory_dedicated.source != "table")
-      entry["memory"] = Json{{"gib", {dal::memoryClassGib(*d.memory_dedicated.value)}}, {"confidence", "B"}};
-    entry["sources"] = Json{{"id", "read from the device (" + d.pci + ")"},
-                            {"figures", "reported by " + d.memory_dedicated.source},
-                            {"date", "YYYY-MM-DD"}};
-    entry["note"] = "subsystem and revision: " + id.substr(9);
-    entries.push_back(std::move(entry));
-  }
-  if (entries.empty()) {
-    Error e2 = fail("no card here needs an entry: each is matched exactly, or there is none",
-                    "`flagos devices --why` shows the matches", Exit::no_device);
-    return report("fingerprints new", e2);
-  }
-  std::cout << dump(Json{{"$schema", "schema.json"},
-                         {"version", 1},
-                         {"vendor", {{"id", vendor}, {"name", vendor_name}}},
-                         {"devices", std::move(entries)}},
-                    2)
-            << "\n";
-  return Exit::ok;
-}
-
 Exit list(const Options& o) {
   Json all = Json::array();
   for (const dal::Model& m : dal::database().models()) {
@@ -175,16 +139,16 @@ Run setupFingerprints(CLI::App& app) {
   o->check->add_option("files", o->files, "fingerprint files");
   o->check->add_flag("--json", o->json, "one JSON document");
   o->draft = app.add_subcommand("new", "write a draft entry for this machine's unmatched cards");
-  o->draft->add_option("--root", o->root, "read the machine from this folder");
+  auto draft = setupFingerprintDraft(*o->draft);
   o->match = app.add_subcommand("match", "match boards: one JSON object a line on stdin, one answer a line");
   o->match->add_flag("--json", o->json, "answers as JSON");
   o->list = app.add_subcommand("list", "names of all models in the table");
   o->list->add_flag("--json", o->json, "one JSON document");
-  return [o] {
+  return [o, draft] {
     if (o->check->parsed()) return check(*o);
     if (o->match->parsed()) return match(*o);
     if (o->list->parsed()) return list(*o);
-    return draft(*o);
+    return draft();
   };
 }
 

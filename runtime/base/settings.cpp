@@ -1,9 +1,14 @@
 #include "runtime/base/settings.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cassert>
 #include <cstdlib>
+#include <cctype>
 #include <numeric>
+
+#include "runtime/base/bytes.h"
 
 extern char** environ;
 
@@ -63,6 +68,30 @@ std::string nearest(std::string_view word, const std::vector<std::string>& choic
   return best;
 }
 
+namespace {
+
+// What a value that is no choice must be; "" if it is that. A process would refuse it, or silently do without it.
+std::string valueProblem(const std::string& name, const std::string& value) {
+  if (value.empty()) return {};
+  const auto isFolder = [&] {
+    struct stat s;
+    return ::stat(value.c_str(), &s) == 0 && S_ISDIR(s.st_mode);
+  };
+  if (name == "FLAGOS_MEMORY_LIMIT")
+    if (const auto bytes = parseBytes(value); !bytes) return bytes.error().text();
+  if (name == "FLAGOS_TELEMETRY_TCP") {
+    const bool digits = value.size() <= 5 && value.find_first_not_of("0123456789") == std::string::npos;
+    if (!digits || std::atoi(value.c_str()) > 65535) return name + "=" + value + " is no port (0 to 65535); it is off";
+  }
+  const auto isWord = [](unsigned char c) { return std::isalnum(c) || c == '_'; };
+  if (name == "FLAGOS_DEVICE_NAME" && (std::isdigit(static_cast<unsigned char>(value[0])) || !std::all_of(value.begin(), value.end(), isWord)))
+    return name + "=" + value + " is no device name: letters, digits and _ only, and no digit first";
+  if ((name == "FLAGOS_ROOT" || name == "FLAGOS_FINGERPRINTS") && !isFolder()) return name + "=" + value + " is no folder";
+  return {};
+}
+
+}  // namespace
+
 std::vector<std::string> settingWarnings() {
   std::vector<std::string> names, out;
   for (const Setting& s : settings()) names.emplace_back(s.name);
@@ -76,6 +105,10 @@ std::vector<std::string> settingWarnings() {
     if (row == settings().end()) {
       const std::string near = nearest(name, names);
       out.push_back(name + " is not a FlagOS setting" + (near.empty() ? "" : "; did you mean " + near + "?"));
+      continue;
+    }
+    if (std::string why = valueProblem(name, std::string(value)); !why.empty()) {
+      out.push_back(std::move(why));
       continue;
     }
     if (row->values.find('|') == std::string_view::npos || value.empty()) continue;

@@ -117,8 +117,8 @@ void fillMemory(Device& dev, const Root& root, const Card* c, const OpenClFacts*
   }
 
   if (nv && (nv->memory.used || nv->memory.free)) {
-    dev.memory_used = bytes(nv->memory.used, "driver", "NVML does not report it");
-    dev.memory_free = bytes(nv->memory.free, "driver", "NVML does not report it");
+    dev.memory_used = bytes(nv->memory.used, "driver", "the vendor's library does not report it");
+    dev.memory_free = bytes(nv->memory.free, "driver", "the vendor's library does not report it");
   } else if (c && c->vram_used) {
     dev.memory_used = bytes(c->vram_used, "sysfs", silent);
     if (c->vram_total && *c->vram_total >= *c->vram_used)

@@ -37,6 +37,8 @@ struct OpenClFacts {
   OpenClPlace place;
   std::string platform, platform_version;
   std::string name, vendor_name, driver_version, version, extensions, uuid, pci;
+  std::string board_name;                                        // AMD: the product, where the name is "gfx1100"
+  uint32_t nv_major = 0, nv_minor = 0;                           // NVIDIA: compute capability, 0.0 = not told
   std::string type = "GPU";                                      // GPU | CPU | ACCELERATOR | CUSTOM
   uint32_t vendor_id = 0;
   std::optional<bool> unified;                                   // CL_DEVICE_HOST_UNIFIED_MEMORY
@@ -55,7 +57,10 @@ struct NvmlSlice {
   std::optional<double> busy_percent;
   std::string why_no_busy;
 };
+// The answers of a vendor's library (NVML, its look-alikes, DCMI), in NVML's words.
 struct NvmlFacts {
+  std::string vendor = "10de";                                   // whose library it was
+  std::vector<std::string> links;                                // NVLink: the address at the other end, one each
   std::string uuid, name, pci, device_id, subsystem, vbios;
   NvmlMemory memory;
   std::optional<double> busy_percent;

@@ -29,15 +29,6 @@ int genericRank(const std::string& platform) {
   return 0;  // the vendor's own
 }
 
-// "OpenCL 3.0 ..." -> 3000
-int openClVersion(const OpenClFacts& d) {
-  int major = 0, minor = 0;
-  const std::string& v = d.version.empty() ? d.platform_version : d.version;
-  if (std::sscanf(v.c_str(), "OpenCL %d.%d", &major, &minor) < 1 || major < 0 || major > 99 || minor < 0 || minor > 99)
-    return 0;
-  return major * 1000 + minor;
-}
-
 bool failing(const OpenClFacts& d) { return d.error || d.available == std::optional<bool>(false); }
 
 // Could this OpenCL device (without an address) be that card? Only facts that are certain may say no.
@@ -58,12 +49,29 @@ struct Loose { const OpenClFacts* device; std::vector<std::string> cards; };
 
 }  // namespace
 
+int openClVersion(const OpenClFacts& d) {
+  int major = 0, minor = 0;
+  const std::string& v = d.version.empty() ? d.platform_version : d.version;
+  if (std::sscanf(v.c_str(), "OpenCL %d.%d", &major, &minor) < 1 || major < 0 || major > 99 || minor < 0 || minor > 99)
+    return 0;
+  return major * 1000 + minor;
+}
+
 bool betterDriver(const OpenClFacts& a, const OpenClFacts& b) {
   const auto key = [](const OpenClFacts& d) {
     return std::make_tuple(failing(d), genericRank(d.platform), -openClVersion(d), d.platform, d.place.platform,
                            d.place.device);
   };
   return key(a) < key(b);
+}
+
+std::string whyPreferred(const OpenClFacts& best, const OpenClFacts& other) {
+  if (failing(best) != failing(other)) return "a working driver before one whose calls fail";
+  if (genericRank(best.platform) != genericRank(other.platform))
+    return genericRank(best.platform) == 0 ? "the vendor's own driver before a generic one"
+                                           : "of generic drivers rusticl, then clvk, PoCL, Clover";
+  if (openClVersion(best) != openClVersion(other)) return "the newer OpenCL version";
+  return "equal otherwise: the platform's name decides, never the loader's order";
 }
 
 std::vector<Group> groupOpenCl(const Facts& facts) {

@@ -34,8 +34,9 @@ Inventory enumerateAt(const Root& root, const EnumerateOptions& options) {
       return parsePciAddress(a.pci).value_or(PciAddress{}) < parsePciAddress(b.pci).value_or(PciAddress{});
     });
     inventory.broken = facts.broken;
+    inventory.fabric = fabricOf(facts);
     inventory.devices = mergeDevices(root, facts);
-    orderDevices(inventory.devices, options);
+    orderDevices(inventory.devices, options, &inventory.warnings);
   } catch (const std::exception& e) {
     inventory.devices.clear();
     inventory.probes.push_back({"all", 0, std::string("enumeration failed: ") + e.what()});
@@ -74,6 +75,8 @@ Json toJson(const Inventory& inventory) {
              {"used", toJson(d.memory_used)},
              {"free", toJson(d.memory_free)}}},
            {"utilisation", toJson(d.utilisation)},
+           {"bandwidth", toJson(d.bandwidth)},
+           {"torch", toJson(d.torch)},
            {"dtypes", d.dtypes},
            {"sort_key", d.sort_key}};
     if (!d.pci_candidates.empty()) j["pci_candidates"] = d.pci_candidates;
@@ -81,7 +84,10 @@ Json toJson(const Inventory& inventory) {
   }
   for (const ProbeReport& p : inventory.probes)
     probes.push_back(Json{{"name", p.name}, {"found", p.found}, {"why_nothing", orNull(p.why_nothing)}});
-  return Json{{"version", 1}, {"devices", std::move(devices)}, {"probes", std::move(probes)}};
+  return Json{{"version", 1},
+              {"devices", std::move(devices)},
+              {"probes", std::move(probes)},
+              {"warnings", inventory.warnings}};
 }
 
 }  // namespace flagos::dal

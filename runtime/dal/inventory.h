@@ -9,6 +9,7 @@
 #include "runtime/base/metric.h"
 #include "runtime/base/result.h"
 #include "runtime/dal/description.h"
+#include "runtime/dal/torch_device.h"
 
 namespace flagos::dal {
 
@@ -41,13 +42,20 @@ struct Device {
   std::vector<std::string> sort_key;
   std::optional<OpenClPlace> opencl;
   DeviceDescription description;
+  Metric bandwidth;                               // of its memory, bytes/s: measured at first use, else the table's
+  TorchDevice torch;
 };
+
+// A direct link between two cards that the vendor's library told of, by PCI address.
+struct FabricLink { std::string a, b, name; };
 
 struct ProbeReport { std::string name; int found = 0; std::string why_nothing; };
 
 struct Inventory {
   std::vector<Device> devices;                    // indexed ones first, in npu:N order
   std::vector<ProbeReport> probes;
+  std::vector<FabricLink> fabric;
+  std::vector<std::string> warnings;              // settings that name nothing here, one sentence each
   std::vector<std::string> broken;                // recorded files that cannot be read: "file:line:column: reason"
 };
 

@@ -1,14 +1,46 @@
 #include "runtime/dal/merge.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 
 #include "runtime/dal/fingerprint/match.h"
+#include "runtime/dal/pci_ids.h"
 #include "runtime/dal/probes/probes.h"
+#include "runtime/dal/rates.h"
 #include "runtime/dal/vendors.h"
 
 namespace flagos::dal {
 namespace {
+
+// Caches of cards hold up to 256 MiB: a copy test of fewer bytes may have measured the cache.
+constexpr double kTrustedCopy = 512.0 * (1 << 20);
+
+// The rates measured on this machine (or recorded with it).
+RatesTable ratesOf(const Root& root) {
+  if (root.live()) return storedRates();
+  const auto text = root.bytes("/rates.json", 1u << 20);
+  return text ? readRates(*text) : RatesTable{};
+}
+
+// The match of a board, with its measured bandwidth if there is one for this identity and build.
+Fingerprint fingerprintOf(const Board& b, const RatesTable& rates) {
+  Fingerprint f = match(database(), b);
+  const auto row = rates.find(f.identity + f.build);
+  if (row == rates.end() || row->second.measured_bytes < kTrustedCopy || row->second.bandwidth_bps <= 0) return f;
+  return matchMeasured(database(), b, row->second.bandwidth_bps / 1e9);
+}
+
+void fillBandwidth(Device& dev, const RatesTable& rates) {
+  const auto row = rates.find(dev.fingerprint.identity + dev.fingerprint.build);
+  if (row != rates.end() && row->second.bandwidth_bps > 0)
+    dev.bandwidth = Metric::of(row->second.bandwidth_bps, "B/s", "measured", std::nullopt);
+  else if (dev.description.bandwidth_bps > 0)
+    dev.bandwidth = Metric::of(dev.description.bandwidth_bps, "B/s", dev.description.rates_source, std::nullopt);
+  else
+    dev.bandwidth = Metric::missing(
+        "B/s", dev.usable ? "it is measured when a program first uses the device" : "it was never measured, and the table has no rated figure");
+}
 
 std::string slug(const std::string& s) {
   std::string out;
@@ -26,13 +58,8 @@ std::string vendorText(const Root& root, const std::string& id) {
   if (id.empty()) return "Unknown";
   if (const Vendor* v = findVendor(id)) return std::string(v->name);
   if (std::string t = database().vendorName(id); !t.empty()) return t;
-  if (const auto ids = root.bytes("/usr/share/misc/pci.ids", 8u << 20)) {
-    const auto p = ids->find("\n" + id + "  ");
-    if (p != std::string::npos) {
-      const auto end = ids->find('\n', p + 1);
-      return ids->substr(p + 7, end == std::string::npos ? std::string::npos : end - p - 7);
-    }
-  }
+  if (const auto ids = root.bytes(kPciIds, 8u << 20))
+    if (std::string t = pciVendorName(*ids, id); !t.empty()) return t;
   return "Unknown";
 }
 
@@ -43,9 +70,8 @@ void fillDrivers(Device& dev, const std::vector<const OpenClFacts*>& members) {
     if (m->error) d.why = "its calls fail with OpenCL error " + std::to_string(*m->error);
     else if (m->available == std::optional<bool>(false)) d.why = "it says CL_DEVICE_AVAILABLE = false";
     else if (m == best)
-      d.why = members.size() == 1 ? "the only driver"
-                                  : "the vendor's own before generic ones, then the newer OpenCL version";
-    else d.why = best->platform + " is preferred";
+      d.why = members.size() == 1 ? "the only driver" : whyPreferred(*best, *members[1]);
+    else d.why = best->platform + " is preferred: " + whyPreferred(*best, *m);
     if (m == best && (m->error || m->available == std::optional<bool>(false))) d.chosen = false;
     dev.drivers.push_back(std::move(d));
   }
@@ -117,7 +143,7 @@ Board boardOf(const Card& c, const OpenClFacts* cl, const NvmlFacts* nv) {
     b.firmware += (b.firmware.empty() ? "" : " ") + ("vbios " + nv->vbios);
   b.driver = cl && !cl->driver_version.empty() ? cl->platform + " " + cl->driver_version : c.kernel_driver;
   if (nv) b.reported_name = nv->name;
-  else if (cl) b.reported_name = cl->name;
+  else if (cl) b.reported_name = cl->board_name.empty() ? cl->name : cl->board_name;
   else b.reported_name = c.product_name;
   return b;
 }
@@ -131,14 +157,14 @@ std::string nameOf(const Root& root, const Fingerprint& f, const std::string& ow
 }
 
 Device fromCard(const Root& root, const Facts& facts, const Card& c, const std::vector<const OpenClFacts*>& members,
-                const NvmlFacts* nv) {
+                const NvmlFacts* nv, const RatesTable& rates) {
   Device dev;
   const OpenClFacts* cl = members.empty() ? nullptr : members.front();
   const Board board = boardOf(c, cl, nv);
   dev.pci = c.pci;
   dev.parent = c.parent;
   dev.vendor = vendorText(root, c.vendor);
-  dev.fingerprint = match(database(), board);
+  dev.fingerprint = fingerprintOf(board, rates);
   dev.name = nameOf(root, dev.fingerprint, board.reported_name, c.vendor, c.device);
   dev.kind = kindOf(c, cl, dev.fingerprint);
   fillDrivers(dev, members);
@@ -155,6 +181,8 @@ Device fromCard(const Root& root, const Facts& facts, const Card& c, const std::
   }
   fillMemory(dev, root, &c, cl, nv);
   fillDescription(dev, &c, cl);
+  fillBandwidth(dev, rates);
+  fillTorch(dev, &c, cl, board.reported_name.empty() ? "sysfs" : nv ? "driver" : cl ? "opencl" : "sysfs");
   return dev;
 }
 
@@ -189,7 +217,7 @@ std::vector<const OpenClFacts*> membersOfSlice(const std::vector<const OpenClFac
 }
 
 Device fromSlice(const Root& root, const std::vector<const OpenClFacts*>& of_card, const Card& c, const NvmlFacts& nv,
-                 const NvmlSlice& s) {
+                 const NvmlSlice& s, const RatesTable& rates) {
   Device dev;
   dev.pci = c.pci;
   dev.parent = nv.uuid;
@@ -201,6 +229,12 @@ Device fromSlice(const Root& root, const std::vector<const OpenClFacts*>& of_car
     candidate.evidence_against.push_back("a MIG slice, not the whole card");
   if (dev.fingerprint.result == "exact") dev.fingerprint.result = "family";
   dev.fingerprint.model.clear();
+  // Slices of one card differ in what they can do: what is measured on one says nothing of the others.
+  if (s.memory.total) {
+    char share[32];
+    std::snprintf(share, sizeof share, "/mig %.0fMiB", static_cast<double>(*s.memory.total) / 1048576);
+    dev.fingerprint.identity += share;
+  }
   dev.name = nameOf(root, dev.fingerprint, s.name, c.vendor, c.device);
   dev.stable_id = s.uuid;
   NvmlFacts own;
@@ -226,11 +260,14 @@ Device fromSlice(const Root& root, const std::vector<const OpenClFacts*>& of_car
   }
   fillMemory(dev, root, nullptr, cl, &own);
   fillDescription(dev, nullptr, cl);
+  fillBandwidth(dev, rates);
+  fillTorch(dev, nullptr, cl, "driver");
   return dev;
 }
 
 // A group without a card: the processor, or a device whose card cannot be told.
-Device fromGroup(const Root& root, const Facts& facts, const Group& g, std::map<std::string, int>& seen) {
+Device fromGroup(const Root& root, const Facts& facts, const Group& g, std::map<std::string, int>& seen,
+                 const RatesTable& rates) {
   const OpenClFacts& cl = *g.members.front();
   Device dev;
   dev.pci_candidates = g.pci_candidates;
@@ -254,7 +291,7 @@ Device fromGroup(const Root& root, const Facts& facts, const Group& g, std::map<
     dev.vendor = first ? vendorText(root, first->vendor) : "";
   }
   b.driver = cl.platform + " " + cl.driver_version;
-  dev.fingerprint = match(database(), b);
+  dev.fingerprint = fingerprintOf(b, rates);
   if (dev.vendor.empty()) dev.vendor = cl.vendor_name.empty() ? "Unknown" : cl.vendor_name;
   dev.name = nameOf(root, dev.fingerprint, cl.name, b.vendor, b.device);
   std::string what;
@@ -282,14 +319,35 @@ Device fromGroup(const Root& root, const Facts& facts, const Group& g, std::map<
   }
   fillMemory(dev, root, nullptr, &cl, nullptr);
   fillDescription(dev, nullptr, &cl);
+  fillBandwidth(dev, rates);
+  fillTorch(dev, nullptr, &cl, "opencl");
   return dev;
 }
 
 }  // namespace
 
+std::vector<FabricLink> fabricOf(const Facts& facts) {
+  std::vector<FabricLink> out;
+  const auto isCard = [&](const std::string& pci) {
+    return std::any_of(facts.nvml.begin(), facts.nvml.end(), [&](const NvmlFacts& n) { return n.pci == pci; });
+  };
+  for (size_t a = 0; a < facts.nvml.size(); ++a)
+    for (size_t b = a + 1; b < facts.nvml.size(); ++b) {
+      const NvmlFacts &x = facts.nvml[a], &y = facts.nvml[b];
+      const auto direct = std::count(x.links.begin(), x.links.end(), y.pci);
+      const bool by_switch = std::any_of(x.links.begin(), x.links.end(), [&](const std::string& s) {
+        return !isCard(s) && std::find(y.links.begin(), y.links.end(), s) != y.links.end();
+      });
+      if (x.pci.empty() || y.pci.empty() || (!direct && !by_switch)) continue;
+      out.push_back({x.pci, y.pci, direct ? std::to_string(direct) + (direct == 1 ? " NVLink" : " NVLinks") : "an NVLink switch"});
+    }
+  return out;
+}
+
 std::vector<Device> mergeDevices(const Root& root, const Facts& facts) {
   std::vector<Device> out;
   const std::vector<Group> groups = groupOpenCl(facts);
+  const RatesTable rates = ratesOf(root);
   std::map<std::string, const Group*> by_card;
   std::set<std::string> ambiguous;   // cards that a stand-alone device may be: not listed a second time
   for (const Group& g : groups) {
@@ -306,20 +364,20 @@ std::vector<Device> mergeDevices(const Root& root, const Facts& facts) {
     if (it == by_card.end() && ambiguous.count(c.pci)) continue;
     const NvmlFacts* nv = nvmlOf(c.pci);
     const auto members = it == by_card.end() ? std::vector<const OpenClFacts*>{} : it->second->members;
-    out.push_back(fromCard(root, facts, c, members, nv));
+    out.push_back(fromCard(root, facts, c, members, nv, rates));
     if (nv && nv->mig)
-      for (const NvmlSlice& s : nv->slices) out.push_back(fromSlice(root, members, c, *nv, s));
+      for (const NvmlSlice& s : nv->slices) out.push_back(fromSlice(root, members, c, *nv, s, rates));
   }
   // A driver may see a card that sysfs does not show (WSL2, a container without /sys).
   std::map<std::string, int> seen;
   for (const Group& g : groups) {
     if (!g.pci.empty() && facts.find(g.pci)) continue;
-    if (g.pci.empty()) { out.push_back(fromGroup(root, facts, g, seen)); continue; }
+    if (g.pci.empty()) { out.push_back(fromGroup(root, facts, g, seen, rates)); continue; }
     // Of a class that the PCI probe passed over, or not in sysfs at all.
     Card c = readPciCard(root, g.pci).value_or(Card{});
     c.pci = g.pci;
     if (c.in_sysfs) {
-      out.push_back(fromCard(root, facts, c, g.members, nvmlOf(g.pci)));
+      out.push_back(fromCard(root, facts, c, g.members, nvmlOf(g.pci), rates));
       continue;
     }
     const uint32_t id = g.members.front()->vendor_id;
@@ -328,7 +386,7 @@ std::vector<Device> mergeDevices(const Root& root, const Facts& facts) {
       std::snprintf(buf, sizeof buf, "%04x", id);
       c.vendor = buf;
     }
-    out.push_back(fromCard(root, facts, c, g.members, nvmlOf(g.pci)));
+    out.push_back(fromCard(root, facts, c, g.members, nvmlOf(g.pci), rates));
   }
   return out;
 }

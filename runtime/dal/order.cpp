@@ -36,9 +36,31 @@ void giveIndices(std::vector<Device>& devices, bool include_cpu) {
   }
 }
 
+// An index means the numbering without the variable.
+bool names(const std::string& entry, const Device& d) {
+  if (entry.empty()) return false;
+  if ((d.index && entry == std::to_string(*d.index)) || entry == d.stable_id) return true;
+  const std::string pci = normalPciAddress(entry);
+  return !pci.empty() && pci == d.pci;
+}
+
+// Before anything is hidden.
+std::string whyNames(const std::string& entry, const std::vector<Device>& devices) {
+  const std::string about = "FLAGOS_VISIBLE_DEVICES: '" + entry + "' names ";
+  int indexed = 0;
+  for (const Device& d : devices) indexed += d.index.has_value();
+  for (const Device& d : devices)
+    if (names(entry, d)) return d.usable ? "" : about + d.name + ", which cannot be used: " + d.why_unusable;
+  return about + "no device; without the variable " +
+         (indexed == 0   ? "no device has an index"
+          : indexed == 1 ? "there is index 0"
+                         : "there are indices 0 to " + std::to_string(indexed - 1)) +
+         " (PCI addresses and stable ids of `flagos devices` also count)";
+}
+
 }  // namespace
 
-void orderDevices(std::vector<Device>& devices, const EnumerateOptions& options) {
+void orderDevices(std::vector<Device>& devices, const EnumerateOptions& options, std::vector<std::string>* warnings) {
   std::sort(devices.begin(), devices.end(), [](const Device& a, const Device& b) { return orderKey(a) < orderKey(b); });
   for (Device& d : devices) d.sort_key = {kindName(d.kind), d.pci, d.stable_id};
   giveIndices(devices, options.include_cpu);
@@ -46,16 +68,11 @@ void orderDevices(std::vector<Device>& devices, const EnumerateOptions& options)
     std::vector<std::string> wanted;
     std::istringstream list(*options.visible);
     for (std::string item; std::getline(list, item, ',');) wanted.push_back(trim(item));
+    for (const std::string& w : wanted)
+      if (std::string why = w.empty() ? "" : whyNames(w, devices); warnings && !why.empty()) warnings->push_back(std::move(why));
     bool cpu_named = false;
     for (Device& d : devices) {
-      const bool shown = std::any_of(wanted.begin(), wanted.end(), [&](const std::string& w) {
-        if (w.empty()) return false;
-        // An index means the numbering without this variable.
-        if (d.index && w == std::to_string(*d.index)) return true;
-        if (w == d.stable_id) return true;
-        const std::string pci = normalPciAddress(w);
-        return !pci.empty() && pci == d.pci;
-      });
+      const bool shown = std::any_of(wanted.begin(), wanted.end(), [&](const std::string& w) { return names(w, d); });
       if (shown && d.kind == Kind::cpu) cpu_named = true;
       if (shown || !d.usable) continue;
       d.usable = false;

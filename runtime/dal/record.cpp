@@ -12,8 +12,11 @@
 #include "runtime/base/paths.h"
 #include "runtime/dal/facts.h"
 #include "runtime/dal/inventory.h"
+#include "runtime/dal/acs.h"
 #include "runtime/dal/merge.h"
+#include "runtime/dal/pci_ids.h"
 #include "runtime/dal/probes/probes.h"
+#include "runtime/dal/rates.h"
 #include "runtime/dal/topology.h"
 
 namespace flagos::dal {
@@ -24,6 +27,7 @@ constexpr size_t kMaxFile = 64u << 10;
 // Only these lines of these files are of any use; the rest is nobody's business.
 std::string filtered(const std::string& path, const std::string& text) {
   std::vector<std::string> keep;
+  if (path.size() > 7 && path.compare(path.size() - 7, 7, "/config") == 0) return withoutSerialNumber(text);
   if (path == "/proc/self/status") keep = {"Uid:", "Gid:", "Groups:"};
   else if (path == "/proc/meminfo") keep = {"MemTotal:", "MemAvailable:"};
   else if (path == "/proc/cpuinfo") keep = {"model name"};
@@ -150,13 +154,17 @@ Result<void> recordMachine(const std::string& dir) {
   for (const Probe& p : probes()) (void)p.run(root, facts);
   Inventory inventory;
   inventory.devices = mergeDevices(root, facts);
+  inventory.fabric = fabricOf(facts);
   (void)readTopology(root, inventory);
   for (const std::string& f : root.list("/etc/OpenCL/vendors")) paths.insert("/etc/OpenCL/vendors/" + f);
   Recorder recorder(dir);
   for (const std::string& p : paths)
-    if (p != "/usr/share/misc/pci.ids") recorder.add(p);
+    if (p != kPciIds) recorder.add(p);
   recorder.write("/nodes.tsv", recorder.nodes());
   recorder.write("/opencl.json", dump(openClRecord(facts.opencl, facts.opencl_why_nothing), 2) + "\n");
+  std::vector<std::string> measured;
+  for (const Device& d : inventory.devices) measured.push_back(d.fingerprint.identity + d.fingerprint.build);
+  recorder.write("/rates.json", ratesRecord(measured));
   if (!facts.nvml.empty()) recorder.write("/nvml.json", dump(nvmlRecord(facts), 2) + "\n");
   return recorder.result();
 }

@@ -3,7 +3,9 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,6 +45,33 @@ std::string_view trim(std::string_view s) {
   return end == std::string_view::npos ? std::string_view() : s.substr(0, end + 1);
 }
 
+// Opens what `path` names inside `dir`: links, absolute ones too, are followed as if `dir` were the root, so that a
+// recorded machine can never be answered by this one. Where the kernel cannot do that (before 5.6, some containers) a path
+// whose links lead out of the folder is not opened. With dir "" plain open.
+int openIn(const std::string& dir, const std::string& path, int flags) {
+  flags |= flags & O_PATH ? O_CLOEXEC : O_CLOEXEC | O_NONBLOCK | O_NOCTTY;   // openat2 refuses what O_PATH ignores
+  if (dir.empty()) return ::open(path.c_str(), flags);
+  const int base = ::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (base < 0) return -1;
+  open_how how{};
+  how.flags = static_cast<uint64_t>(flags);
+  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+  int fd = static_cast<int>(::syscall(SYS_openat2, base, path.c_str(), &how, sizeof how));
+  if (fd < 0 && (errno == ENOSYS || errno == EPERM)) {
+    char real[PATH_MAX], real_base[PATH_MAX];
+    const std::string whole = dir + path;
+    if (::realpath(whole.c_str(), real) && ::realpath(dir.c_str(), real_base) &&
+        (std::string(real) + "/").rfind(std::string(real_base) + "/", 0) == 0)
+      fd = ::open(real, flags);
+  }
+  const int error = errno;
+  ::close(base);
+  errno = error;
+  return fd;
+}
+
+constexpr size_t kMaxNames = 65536;   // of one folder: more is no machine
+
 }  // namespace
 
 Root::Root(std::string dir) : dir_(std::move(dir)) {
@@ -52,7 +81,11 @@ Root::Root(std::string dir) : dir_(std::move(dir)) {
 
 std::optional<std::string> Root::bytes(const std::string& path, size_t max_bytes) const {
   if (on_read) on_read(path);
-  const int fd = ::open(at(path).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  return read(path, max_bytes);
+}
+
+std::optional<std::string> Root::read(const std::string& path, size_t max_bytes) const {
+  const int fd = openIn(dir_, path, O_RDONLY);
   if (fd < 0) return std::nullopt;
   struct stat s;
   std::optional<std::string> out;
@@ -94,9 +127,12 @@ std::optional<uint64_t> Root::number(const std::string& path) const {
 std::vector<std::string> Root::list(const std::string& path) const {
   std::vector<std::string> names;
   if (on_read) on_read(path);
-  DIR* d = ::opendir(at(path).c_str());
-  if (!d) return names;
+  const int fd = openIn(dir_, path, O_RDONLY | O_DIRECTORY);
+  if (fd < 0) return names;
+  DIR* d = ::fdopendir(fd);
+  if (!d) { ::close(fd); return names; }
   while (const dirent* e = ::readdir(d)) {
+    if (names.size() >= kMaxNames) break;
     const std::string_view n = e->d_name;
     if (n != "." && n != "..") names.emplace_back(n);
   }
@@ -107,17 +143,20 @@ std::vector<std::string> Root::list(const std::string& path) const {
 
 bool Root::exists(const std::string& path) const {
   if (on_read) on_read(path);
-  struct stat s;
-  return ::lstat(at(path).c_str(), &s) == 0;
+  const int fd = openIn(dir_, path, O_PATH | O_NOFOLLOW);
+  if (fd >= 0) ::close(fd);
+  return fd >= 0;
 }
 
 std::optional<std::string> Root::linkName(const std::string& path) const {
   if (on_read) on_read(path);
   char buf[PATH_MAX];
-  const ssize_t n = ::readlink(at(path).c_str(), buf, sizeof buf);
+  const int fd = openIn(dir_, path, O_PATH | O_NOFOLLOW);
+  const ssize_t n = fd >= 0 ? ::readlinkat(fd, "", buf, sizeof buf) : -1;
+  if (fd >= 0) ::close(fd);
   std::string target;
   if (n > 0) target.assign(buf, static_cast<size_t>(n));
-  else if (auto t = text(path)) target = *t;
+  else if (auto t = read(path, 4096)) target = t->substr(0, trim(*t).size());
   else return std::nullopt;
   while (!target.empty() && target.back() == '/') target.pop_back();
   const auto slash = target.rfind('/');
@@ -127,11 +166,15 @@ std::optional<std::string> Root::linkName(const std::string& path) const {
 std::optional<std::string> Root::resolve(const std::string& path) const {
   if (on_read) on_read(path);
   char real[PATH_MAX], base[PATH_MAX];
-  if (!::realpath(at(path).c_str(), real)) return std::nullopt;
-  if (live_) return std::string(real);
-  if (!::realpath(dir_.c_str(), base)) return std::nullopt;
-  const std::string r = real, b = base;
-  if (r.compare(0, b.size(), b) != 0) return std::nullopt;  // a link that leads out of the recorded folder
+  if (live_) return ::realpath(path.c_str(), real) ? std::optional<std::string>(real) : std::nullopt;
+  const int fd = openIn(dir_, path, O_PATH);
+  if (fd < 0) return std::nullopt;
+  const std::string self = "/proc/self/fd/" + std::to_string(fd);
+  const ssize_t n = ::readlink(self.c_str(), real, sizeof real);
+  ::close(fd);
+  if (n <= 0 || n == sizeof real || !::realpath(dir_.c_str(), base)) return std::nullopt;
+  const std::string r(real, static_cast<size_t>(n)), b = base;
+  if ((r + "/").rfind(b + "/", 0) != 0) return std::nullopt;
   return r.substr(b.size());
 }
 
@@ -180,7 +223,9 @@ NodeAccess Root::node(const std::string& path) const {
   }
   loadNodes();
   const auto it = nodes_.find(path);
-  a.exists = it != nodes_.end() || exists(path);
+  const int fd = it == nodes_.end() ? openIn(dir_, path, O_PATH | O_NOFOLLOW) : -1;
+  if (fd >= 0) ::close(fd);
+  a.exists = it != nodes_.end() || fd >= 0;
   if (it == nodes_.end()) return a;
   a.judged = true;
   const Recorded& r = it->second;

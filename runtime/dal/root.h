@@ -1,6 +1,6 @@
 // The machine as files, under an injectable root: "/" live, or a recorded folder (DIR/sys, DIR/proc, DIR/dev, DIR/etc).
 // Every reader of the DAL goes through it, so a bug report can be replayed. Reads only; every read is bounded, never
-// blocks on a pipe, and never throws. Not thread-safe (caches nodes.tsv); one per enumeration.
+// blocks on a pipe, stays inside the folder whatever its links say, and never throws. Not thread-safe (caches nodes.tsv); one per enumeration.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -44,6 +44,7 @@ class Root {
   std::function<void(const std::string& path)> on_read;
 
  private:
+  std::optional<std::string> read(const std::string& path, size_t max_bytes) const;   // not watched
   struct Recorded { uint32_t mode = 0; int64_t uid = 0, gid = 0; };
   void loadNodes() const;
   std::string dir_;        // "" for "/"

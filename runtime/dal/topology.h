@@ -1,5 +1,6 @@
 // How devices reach each other and the host: the PCIe tree of sysfs, fabric links of KFD, and the best path between two
-// devices with its reason. Reads only; a sleeping device's link is left unread.
+// devices with its reason. Paths rank by fabric link, then across the tree if access control lets them, then through the
+// host. Reads only; a sleeping device's link is left unread.
 #pragma once
 #include <optional>
 #include <string>
@@ -24,13 +25,20 @@ struct TopologyNode {
 
 // Ranked: FABRIC (XGMI), PIX one bridge, PXB several bridges, PHB one host bridge, NODE one NUMA node, SYS across
 // sockets.
+// One way for a copy between two devices.
+struct TopologyPath {
+  std::string via;                     // "fabric" | "peer" (across the PCIe tree) | "host" (through its memory)
+  Metric bandwidth;                    // of the narrowest link on the way
+  std::string why;                     // why it may be taken, or may not be relied on
+  bool provisional = false;            // access control (ACS) of the bridges is unknown: measure before relying on it
+};
 struct TopologyEdge {
   size_t a = 0, b = 0;
   std::string cls;                     // "" = cannot be told, see why
-  Metric bandwidth, latency;
-  std::string best;                    // "fabric" | "peer" | "host"
-  std::string why;                     // the reason of class and path
-  bool provisional = false;            // access control (ACS) of the bridges is unknown: measure before relying on it
+  Metric latency;                      // of the best path
+  std::string why;                     // the reason of the class
+  std::vector<TopologyPath> paths;     // best first; never empty: the host's memory always works
+  const TopologyPath& best() const { return paths.front(); }
 };
 
 struct Topology {

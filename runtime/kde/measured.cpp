@@ -8,7 +8,7 @@
 
 #include "runtime/base/json.h"
 #include "runtime/base/paths.h"
-#include "runtime/kde/file_lock.h"
+#include "runtime/base/file_lock.h"
 
 namespace flagos::kde {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/bytes.h"
 #include "runtime/base/settings.h"
 #include "runtime/mou/pool_impl.h"
 

@@ -83,7 +83,4 @@ class PoolImpl final : public Pool {
   PoolStats stats_{};
 };
 
-// FLAGOS_MEMORY_LIMIT's text ("8589934592", "512M", "8GiB") as bytes.
-Result<size_t> parseBytes(std::string_view text);
-
 }  // namespace flagos::mou

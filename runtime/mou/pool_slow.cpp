@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <string>
 
@@ -17,21 +16,6 @@ size_t roundTo(size_t bytes, size_t step) noexcept { return (bytes + step - 1) /
 std::string bytesText(size_t bytes) { return formatBytes(static_cast<double>(bytes)); }
 
 }  // namespace
-
-Result<size_t> parseBytes(std::string_view text) {
-  const Error bad = fail("FLAGOS_MEMORY_LIMIT=" + std::string(text) + " is not a number of bytes",
-                         "write a number, or one with K, M, G or T (8G)");
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || !(value > 0)) return bad;
-  std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
-  while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
-  if (unit.empty() || unit == "B") return static_cast<size_t>(value);
-  const size_t power = std::string_view("KMGT").find(static_cast<char>(unit.front() & ~0x20));
-  unit.remove_prefix(1);
-  if (power == std::string_view::npos || !(unit.empty() || unit == "iB" || unit == "B" || unit == "ib")) return bad;
-  return static_cast<size_t>(std::ldexp(value, 10 * static_cast<int>(power + 1)));
-}
 
 Node* PoolImpl::fromOtherQueues(size_t extent, uint32_t queue) {
   const uint32_t cls = classOfExtent(extent);

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <vector>
 
-#include "runtime/kde/rates.h"
+#include "runtime/dal/rates.h"
 
 namespace flagos::ocl {
 namespace {
@@ -55,6 +55,27 @@ Range items(size_t count, size_t local) {
   return r;
 }
 
+// The caches of cards hold up to 256 MiB: a copy that fits would tell the cache's bandwidth, which can exceed what the
+// card's memory could ever give, and so point at another model.
+size_t cardBytes(const dal::DeviceDescription& d) {
+  return std::min<size_t>({size_t{512} << 20, d.max_alloc_bytes, d.memory_bytes / 16}) / 4096 * 4096;
+}
+
+void measureBandwidth(Device& device, const Kernel& copy, size_t bytes, size_t group, Tries& tries, dal::DeviceDescription& d) {
+  const Buffer from(device.context(), bytes), to(device.context(), bytes);
+  if (!from.mem || !to.mem) return;
+  const size_t vectors = bytes / 64 / group * group;
+  auto once = [&] {
+    return device.queue().launch(copy, items(vectors, group), {Arg::buffer(from.mem), Arg::buffer(to.mem)}).ok() &&
+           device.queue().finish().ok();
+  };
+  if (!once()) return;  // touches every page, compiles
+  const double t = tries.fastest(8, once);
+  if (t <= 0) return;
+  d.measured_bytes = 2.0 * double(vectors) * 64;
+  d.bandwidth_bps = d.measured_bytes / t;
+}
+
 }  // namespace
 
 bool measureRates(Device& device, dal::DeviceDescription& d) {
@@ -69,13 +90,7 @@ bool measureRates(Device& device, dal::DeviceDescription& d) {
   const Buffer a(device.context(), bytes), b(device.context(), bytes);
   if (!a.mem || !b.mem) return false;
   Tries tries;
-
-  const size_t vectors = bytes / 64 / group * group;
-  auto copyOnce = [&] {
-    return q.launch(**copy, items(vectors, group), {Arg::buffer(a.mem), Arg::buffer(b.mem)}).ok() && q.finish().ok();
-  };
-  if (copyOnce())  // touches every page, compiles
-    if (const double t = tries.fastest(8, copyOnce); t > 0) d.bandwidth_bps = 2.0 * double(vectors) * 64 / t;
+  measureBandwidth(device, **copy, cpu ? bytes : std::max(bytes, cardBytes(d)), group, tries, d);
 
   const size_t threads = std::max<size_t>(1, d.compute_units) * (cpu ? 64 : 2048) / group * group;
   int rounds = 16;
@@ -124,11 +139,11 @@ bool measureRates(Device& device, dal::DeviceDescription& d) {
 }
 
 void fillRates(Device& device, dal::DeviceDescription& description, const std::string& identity) {
-  if (kde::loadRates(description, identity)) return;
+  if (dal::loadRates(description, identity)) return;
   // On a busy machine the numbers serve this process only; a later one measures again.
   if (!measureRates(device, description)) return;
   // The first value stored stays: whoever measured at the same time now reads the same numbers.
-  if (kde::storeRates(description, identity).ok()) (void)kde::loadRates(description, identity);
+  if (dal::storeRates(description, identity).ok()) (void)dal::loadRates(description, identity);
 }
 
 }  // namespace flagos::ocl

@@ -3,12 +3,16 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <mutex>
 #include <map>
 
+#include "runtime/base/bytes.h"
 #include "runtime/base/metric.h"
+#include "runtime/base/settings.h"
+#include "runtime/dal/inventory.h"
 #include "runtime/torch/state.h"
 
 namespace flagos::glue {
@@ -122,10 +126,20 @@ class DeviceAllocatorImpl final : public c10::DeviceAllocator {
   }
 
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
-    ocl::Device& open = openDevice(checkedIndex(device));
-    const size_t total = open.description().memory_bytes;
-    const size_t used = open.pool().stats().allocated;
-    return {total > used ? total - used : 0, total};
+    const int index = checkedIndex(device);
+    const mou::PoolStats pool = openDevice(index).pool().stats();
+    size_t total = openDevice(index).description().memory_bytes;
+    size_t free = total;
+    for (const dal::Device& d : dal::machine().devices)
+      if (d.index && *d.index == index) {
+        const dal::MemoryInfo now = dal::memoryInfo(d);
+        if (now.total.value) free = total = static_cast<size_t>(*now.total.value);
+        // What other processes hold is not free; what our pool keeps for reuse is.
+        if (now.free.value) free = static_cast<size_t>(*now.free.value) + (pool.reserved - std::min(pool.reserved, pool.allocated));
+      }
+    if (const auto text = setting("FLAGOS_MEMORY_LIMIT"))
+      if (const auto limit = parseBytes(*text)) total = std::min(total, *limit);
+    return {std::min(free, total - std::min<size_t>(total, pool.allocated)), total};
   }
 };
 

@@ -56,25 +56,48 @@ std::string deviceName(int index) {
   return openDevice(i).description().name;
 }
 
-// Facts of a device without opening it (fork safety); what is unknown is None.
+// Facts of a device without opening it (fork safety), all from the DAL, each with its source; what is unknown is None and
+// its reason is in "why_missing".
 py::dict deviceFacts(int index) {
   const int i = checkedIndex(static_cast<c10::DeviceIndex>(index));
-  py::dict out;
-  const auto* open = openedDevice(i);
   const auto* entry = inventoryEntry(i);
-  const dal::DeviceDescription d = open ? open->description() : entry ? entry->description : dal::DeviceDescription{};
-  const auto number = [](uint64_t v) -> py::object { return v ? py::object(py::int_(v)) : py::object(py::none()); };
-  out["name"] = deviceName(i);
-  out["vendor"] = d.vendor;
-  out["kind"] = dal::kindName(d.kind);
-  out["stable_id"] = entry ? entry->stable_id : "";
-  out["total_memory"] = number(d.memory_bytes);
-  out["max_allocation"] = number(d.max_alloc_bytes);
-  out["multi_processor_count"] = number(d.compute_units);
-  out["clock_mhz"] = number(d.clock_mhz);
-  out["shared_memory"] = open ? open->sharedMemory() : d.shared_memory && settingIsOn("FLAGOS_SHARED_MEMORY", true);
-  out["fp16"] = d.fp16;
-  out["fp64"] = d.fp64;
+  TORCH_CHECK(entry, "npu:", i, " is not in the list of devices");
+  py::dict out, sources, missing;
+  const auto put = [&](const char* name, py::object value, const std::string& source, const std::string& why) {
+    out[name] = std::move(value);
+    if (source.empty()) missing[name] = why;
+    else sources[name] = source;
+  };
+  const auto fact = [&](const char* name, const dal::Fact& f) {
+    put(name, f.value.empty() ? py::object(py::none()) : py::object(py::str(f.value)), f.source, f.why_missing);
+  };
+  const auto number = [&](const char* name, const Metric& m, double unit = 1) {
+    put(name, m.value ? py::object(py::int_(static_cast<int64_t>(*m.value / unit))) : py::object(py::none()), m.source,
+        m.why_missing);
+  };
+  const dal::TorchDevice& t = entry->torch;
+  const auto* open = openedDevice(i);
+  fact("name", t.name);
+  out["vendor"] = entry->vendor;
+  out["kind"] = dal::kindName(entry->kind);
+  fact("stable_id", t.stable_id);
+  fact("architecture", t.architecture);
+  put("major", t.capability ? py::object(py::int_(t.capability->first)) : py::object(py::none()),
+      t.capability ? "opencl" : "", t.why_no_capability);
+  put("minor", t.capability ? py::object(py::int_(t.capability->second)) : py::object(py::none()),
+      t.capability ? "opencl" : "", t.why_no_capability);
+  number("total_memory", dal::memoryAtEnumeration(*entry).total);
+  number("max_allocation", t.max_allocation);
+  number("multi_processor_count", t.compute_units);
+  number("clock_mhz", t.clock, 1e6);
+  number("local_memory", t.local_memory);
+  number("memory_bandwidth", entry->bandwidth);
+  out["shared_memory"] = open ? open->sharedMemory() : t.shared_memory && settingIsOn("FLAGOS_SHARED_MEMORY", true);
+  out["supported_dtypes"] = t.supported_dtypes;
+  out["fp16"] = entry->description.fp16;
+  out["fp64"] = entry->description.fp64;
+  out["sources"] = sources;
+  out["why_missing"] = missing;
   return out;
 }
 

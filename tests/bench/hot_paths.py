@@ -24,6 +24,11 @@ def alloc_cached():
     return micro("alloc.cached")
 
 
+@figure("devices.enumerate64", "ms", 20)
+def devices_enumerate64():
+    return micro("devices.enumerate64")
+
+
 @figure("site.hit", "ns", 100)
 def site_hit():
     return median_of(lambda: float(python("import torch, flagos._C as c\nprint(c._measure_site(1000000)[0])")))

@@ -315,7 +315,7 @@ def memory_is_counted_exactly():
     torch.npu.reset_peak_memory_stats()
     assert torch.npu.max_memory_allocated() == before
     free, total = torch.npu.mem_get_info()
-    assert 0 < free <= total
+    assert 0 < free <= total <= torch.npu.get_device_properties().total_memory
     assert torch.accelerator.memory_allocated() == before
 
 
@@ -373,6 +373,15 @@ def the_device_module():
         assert torch.npu.current_device() == 0
     assert torch.npu.get_device_name(0) == torch.npu.get_device_name("npu:0")
     assert torch.npu.get_device_properties(0).name == torch.npu.get_device_name()
+    properties = torch.npu.get_device_properties(0)
+    assert torch.npu.get_device_capability() == (properties.major, properties.minor) >= (1, 0)
+    # Every fact is a value with its source, or None with its reason.
+    for name in ("name", "stable_id", "architecture", "major", "minor", "total_memory", "max_allocation",
+                 "multi_processor_count", "clock_mhz", "local_memory", "memory_bandwidth"):
+        known = getattr(properties, name) is not None
+        assert known == (name in properties.sources) and known != (name in properties.why_missing), name
+    assert set(properties.sources.values()) <= {"opencl", "sysfs", "driver", "measured", "table"}
+    assert "float32" in properties.supported_dtypes and properties.total_memory >= properties.max_allocation > 0
     assert torch.float16 in torch.npu.get_amp_supported_dtype()
     x = torch.ones(2)
     assert x.npu().is_npu and not x.is_npu

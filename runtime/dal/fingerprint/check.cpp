@@ -7,6 +7,7 @@
 
 #include "runtime/base/json.h"
 #include "runtime/base/settings.h"
+#include "runtime/dal/pci_ids.h"
 
 namespace flagos::dal {
 namespace {
@@ -212,18 +213,10 @@ class Checker {
     if (!isDate(stringOf(*s, "date"))) add(lines_.key(i, "sources"), "\"sources\" needs \"date\" as YYYY-MM-DD");
     if (pci_ids_.empty() || stringOf(*s, "id") != "pci.ids" || !e.contains("id") || !e["id"].is_string()) return;
     // The id must be in its vendor's own list.
-    const size_t begin = pci_ids_.find("\n" + vendor_ + "  ");
-    if (begin == std::string_view::npos) { add(lines_.key(i, "id"), "pci.ids has no vendor " + vendor_); return; }
-    size_t end = begin + 1;
-    while (end != std::string_view::npos) {
-      end = pci_ids_.find('\n', end);
-      if (end == std::string_view::npos || end + 1 >= pci_ids_.size()) break;
-      ++end;
-      if (pci_ids_[end] != '\t' && pci_ids_[end] != '#' && pci_ids_[end] != '\n') break;
-    }
-    const auto section = pci_ids_.substr(begin, end == std::string_view::npos ? end : end - begin);
-    if (section.find("\n\t" + e["id"].get<std::string>() + "  ") == std::string_view::npos)
-      add(lines_.key(i, "id"), "pci.ids does not list " + vendor_ + ":" + e["id"].get<std::string>());
+    const std::string id = e["id"].get<std::string>();
+    if (pciVendorSection(pci_ids_, vendor_).empty()) add(lines_.key(i, "id"), "pci.ids has no vendor " + vendor_);
+    else if (pciDeviceName(pci_ids_, vendor_, id).empty())
+      add(lines_.key(i, "id"), "pci.ids does not list " + vendor_ + ":" + id);
   }
 
   // Two entries of one id must be told apart by something.

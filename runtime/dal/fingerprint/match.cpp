@@ -137,6 +137,30 @@ Fingerprint match(const Database& db, const Board& board) {
   return f;
 }
 
+Fingerprint matchMeasured(const Database& db, const Board& board, double measured_gbps) {
+  Board b = board;
+  b.bandwidth_gbps.reset();
+  Fingerprint without = match(db, b);
+  if (without.result == "unknown") return without;
+  b.bandwidth_gbps = measured_gbps;
+  const Fingerprint with = match(db, b);
+  std::string left_out;
+  if (with.result == "unknown") left_out = "no model that fits reaches it";
+  for (const Candidate& c : without.candidates)
+    for (const Model* m : db.find(hexId(b.vendor, 4), hexId(b.device, 4)))
+      if (c.score > 0 && m->name == c.model && m->bandwidth_gbps > 0 && measured_gbps < kSlowestCopy * m->bandwidth_gbps)
+        left_out = "a busy or throttled card measures low";
+  if (left_out.empty()) {
+    Fingerprint f = with;
+    f.identity = without.identity;
+    f.build = without.build;
+    return f;
+  }
+  for (Candidate& c : without.candidates)
+    c.evidence_against.push_back("measured " + number(measured_gbps) + " GB/s was not counted: " + left_out);
+  return without;
+}
+
 Json toJson(const Fingerprint& f) {
   Json candidates = Json::array();
   for (const Candidate& c : f.candidates)

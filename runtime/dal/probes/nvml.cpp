@@ -3,6 +3,7 @@
 
 #include "runtime/dal/pci_address.h"
 #include "runtime/dal/probes/probes.h"
+#include "runtime/dal/probes/vendor_library.h"
 
 namespace flagos::dal {
 namespace {
@@ -80,6 +81,10 @@ std::string readNvmlRecord(const std::string& text, Facts& facts) {
     n.pci = normalPciAddress(stringOf(j, "pciBusId"));
     n.vbios = stringOf(j, "vbiosVersion");
     n.device_id = stringOf(j, "deviceId");
+    if (const std::string v = stringOf(j, "vendor"); v.size() == 4) n.vendor = v;
+    if (part(j, "nvLinks").is_array())
+      for (const Json& l : part(j, "nvLinks"))
+        if (std::string to = normalPciAddress(stringOf(l, "remotePciBusId")); !to.empty()) n.links.push_back(std::move(to));
     n.memory = memoryOf(part(j, "memory"));
     n.why_no_memory = stringOf(part(j, "memory"), "error");
     readBusy(part(j, "utilization"), n.busy_percent, n.why_no_busy);
@@ -122,7 +127,11 @@ Json nvmlRecord(const Facts& facts) {
                             {"computeInstanceId", s.compute_instance},
                             {"memory", memory(s.memory)},
                             {"utilization", busy(s.busy_percent, s.why_no_busy)}});
+    Json links = Json::array();
+    for (const std::string& l : n.links) links.push_back(Json{{"remotePciBusId", l}});
     devices.push_back(Json{{"uuid", n.uuid},
+                           {"vendor", n.vendor},
+                           {"nvLinks", std::move(links)},
                            {"name", n.name},
                            {"pciBusId", n.pci},
                            {"vbiosVersion", n.vbios},
@@ -135,28 +144,44 @@ Json nvmlRecord(const Facts& facts) {
   return Json{{"driverVersion", facts.nvml_driver}, {"devices", std::move(devices)}};
 }
 
+// Every library of the family; why nothing was found, or "". A library is asked only about cards that sysfs shows, but
+// NVIDIA's, which also knows cards that it does not (WSL2).
+std::string askFamily(Facts& facts) {
+  std::string why;
+  for (const VendorLibrary& v : nvmlFamily()) {
+    bool here = v.vendor == "10de";
+    std::string asleep;
+    for (const Card& c : facts.cards)
+      if (c.vendor == v.vendor) {
+        here = true;
+        if (c.asleep) asleep = c.pci;
+      }
+    if (!here) continue;
+    // Starting such a library resumes every card of its vendor.
+    const std::string nothing = asleep.empty() ? askNvml(v, facts) : asleep + " is asleep, and asking " + v.title + " would wake it";
+    if (!nothing.empty()) why += (why.empty() ? "" : "; ") + nothing;
+  }
+  return facts.nvml.empty() ? why : "";
+}
+
 ProbeReport probeNvml(const Root& root, Facts& facts) {
   ProbeReport report{"nvml", 0, {}};
   readNodes(root, facts);
-  for (const Card& c : facts.cards)
-    if (c.vendor == "10de" && c.asleep) {
-      // Starting NVML resumes every NVIDIA card.
-      report.why_nothing = c.pci + " is asleep, and asking NVML would wake it";
-      return report;
-    }
+  const size_t before = facts.nvml.size();   // DCMI's answers, of the Ascend probe
   if (root.live()) {
-    report.why_nothing = askNvml(facts);
+    report.why_nothing = askFamily(facts);
   } else if (const auto text = root.bytes("/nvml.json", 16u << 20)) {
     report.why_nothing = readNvmlRecord(*text, facts);
     if (const auto doc = parseJson(*text, root.at("/nvml.json")); !doc) facts.broken.push_back(doc.error().text());
   } else {
     report.why_nothing = "no nvml.json in the recorded machine: NVML was not there or was not recorded";
   }
-  report.found = static_cast<int>(facts.nvml.size());
+  report.found = static_cast<int>(facts.nvml.size() - before);
+  if (report.found == 0 && report.why_nothing.empty()) report.why_nothing = "no library of the NVML family answers";
   for (const NvmlFacts& n : facts.nvml) {
     if (n.pci.empty()) continue;
     Card& c = facts.card(n.pci);  // a card that sysfs does not show (WSL2, a container) is added
-    if (c.vendor.empty()) c.vendor = "10de";
+    if (c.vendor.empty()) c.vendor = n.vendor;
     if (c.device.empty() && n.device_id.size() == 4) c.device = n.device_id;
     if (c.vbios.empty()) c.vbios = n.vbios;
   }

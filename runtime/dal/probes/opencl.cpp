@@ -51,6 +51,9 @@ std::string typeOf(const Json& j) {
 OpenClFacts deviceFrom(const Json& j) {
   OpenClFacts d;
   d.name = stringOf(j, "CL_DEVICE_NAME");
+  d.board_name = stringOf(j, "CL_DEVICE_BOARD_NAME_AMD");
+  d.nv_major = u32(numberOf(j, "CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV"));
+  d.nv_minor = u32(numberOf(j, "CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV"));
   d.vendor_name = stringOf(j, "CL_DEVICE_VENDOR");
   d.driver_version = stringOf(j, "CL_DRIVER_VERSION");
   d.version = stringOf(j, "CL_DEVICE_VERSION");
@@ -145,6 +148,11 @@ Json openClRecord(const std::vector<OpenClFacts>& devices, const std::string& wh
     j["CL_DEVICE_EXTENSIONS"] = d.extensions;
     j["CL_DEVICE_PCI_BUS_INFO_KHR"] = d.pci.empty() ? Json(nullptr) : Json(d.pci);
     if (!d.uuid.empty()) j["CL_DEVICE_UUID_KHR"] = d.uuid;
+    if (!d.board_name.empty()) j["CL_DEVICE_BOARD_NAME_AMD"] = d.board_name;
+    if (d.nv_major) {
+      j["CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV"] = d.nv_major;
+      j["CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV"] = d.nv_minor;
+    }
     if (d.unified) j["CL_DEVICE_HOST_UNIFIED_MEMORY"] = *d.unified;
     if (d.available) j["CL_DEVICE_AVAILABLE"] = *d.available;
     if (d.global_bytes) j["CL_DEVICE_GLOBAL_MEM_SIZE"] = *d.global_bytes;

@@ -24,7 +24,7 @@ enum : uint32_t {
   kLocalMem = 0x1023, kAvailable = 0x1027, kName = 0x102B, kVendor = 0x102C, kDriverVersion = 0x102D, kVersion = 0x102F,
   kExtensions = 0x1030, kDoubleConfig = 0x1032, kHalfConfig = 0x1033, kUnified = 0x1035, kNativeWidthFloat = 0x103A,
   kUuid = 0x106A, kPciBusInfo = 0x410F, kTopologyAmd = 0x4037, kFreeMemoryAmd = 0x4039,
-  kPciBusNv = 0x4008, kPciSlotNv = 0x4009, kPciDomainNv = 0x400A,
+  kBoardNameAmd = 0x4038, kMajorNv = 0x4000, kMinorNv = 0x4001, kPciBusNv = 0x4008, kPciSlotNv = 0x4009, kPciDomainNv = 0x400A,
 };
 constexpr uint64_t kAllTypes = 0xFFFFFFFF;
 
@@ -124,6 +124,9 @@ OpenClFacts ask(const Api& api, Handle device) {
   if (const auto b = q.value<uint32_t>(kUnified)) d.unified = *b != 0;
   if (const auto b = q.value<uint32_t>(kAvailable)) d.available = *b != 0;
   if (d.type != "CPU") {
+    d.board_name = q.text(kBoardNameAmd);
+    d.nv_major = q.value<uint32_t>(kMajorNv).value_or(0);
+    d.nv_minor = q.value<uint32_t>(kMinorNv).value_or(0);
     d.pci = pciOf(q);
     d.uuid = uuidOf(q);
     if (const auto kib = q.value<size_t>(kFreeMemoryAmd)) d.free_bytes = uint64_t{*kib} << 10;

@@ -43,7 +43,7 @@ bool allOnes(const std::string& bytes) {
 
 }  // namespace
 
-std::optional<Card> readPciCard(const Root& root, const std::string& address) {
+std::optional<Card> readPciCard(const Root& root, const std::string& address, bool (*wanted)(const Card&)) {
   const std::string dir = kDevices + "/" + address;
   Card c;
   c.pci = normalPciAddress(address);
@@ -52,7 +52,7 @@ std::optional<Card> readPciCard(const Root& root, const std::string& address) {
   c.class_code = hexId(root.text(dir + "/class"), 6);
   c.vendor = hexId(root.text(dir + "/vendor"), 4);
   c.device = hexId(root.text(dir + "/device"), 4);
-  if (c.class_code.empty() || c.vendor.empty() || c.device.empty()) return std::nullopt;
+  if (c.class_code.empty() || c.vendor.empty() || c.device.empty() || (wanted && !wanted(c))) return std::nullopt;
   const std::string sv = hexId(root.text(dir + "/subsystem_vendor"), 4),
                     sd = hexId(root.text(dir + "/subsystem_device"), 4);
   // 0000:0000 is what a card without a subsystem id reports.
@@ -75,8 +75,8 @@ ProbeReport probePci(const Root& root, Facts& facts) {
     return report;
   }
   for (const std::string& name : names) {
-    auto c = normalPciAddress(name).empty() ? std::nullopt : readPciCard(root, name);
-    if (!c || !isAccelerator(*c)) continue;
+    auto c = normalPciAddress(name).empty() ? std::nullopt : readPciCard(root, name, isAccelerator);
+    if (!c) continue;
     // Reading the config space resumes a suspended device.
     if (!c->asleep)
       if (const auto config = root.bytes(kDevices + "/" + name + "/config", 64)) c->dead = allOnes(*config);

@@ -13,15 +13,15 @@ ProbeReport probeNvml(const Root&, Facts&);
 ProbeReport probeAscend(const Root&, Facts&);
 ProbeReport probeWsl(const Root&, Facts&);
 
-// One function's cached facts from /sys/bus/pci/devices, whatever its class; nullopt if it is not there.
-std::optional<Card> readPciCard(const Root&, const std::string& address);
+// One function's cached facts from /sys/bus/pci/devices; nullopt if it is not there, or is not `wanted` by its class and
+// ids, which are read first: a machine has many more bridges than accelerators.
+std::optional<Card> readPciCard(const Root&, const std::string& address, bool (*wanted)(const Card&) = nullptr);
 
 // Fills `out` from the ICD loader of this machine (dlopen, no context). Returns "" or why there is nothing.
 std::string askOpenClLoader(std::vector<OpenClFacts>& out);
 // Fills `out` from a recorded opencl.json's text. Returns "" or why there is nothing.
 std::string readOpenClRecord(const std::string& text, std::vector<OpenClFacts>& out);
-// The NVML family: fills facts.nvml and facts.nvml_driver from the library of this machine, or from a record's text.
-std::string askNvml(Facts&);
+// Fills facts.nvml and facts.nvml_driver from a record's text; the live libraries: vendor_library.h.
 std::string readNvmlRecord(const std::string& text, Facts&);
 Json nvmlRecord(const Facts&);
 

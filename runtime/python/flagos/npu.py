@@ -145,7 +145,11 @@ class _DeviceGuard:
 
 
 class DeviceProperties:
-    """What is known of a device. An attribute that the driver does not tell is None, never 0."""
+    """What is known of a device. An attribute that nothing tells is None, never 0.
+
+    ``sources`` says where each one comes from ("opencl", "sysfs", "driver", "measured", "table"), ``why_missing`` why one
+    is None.
+    """
 
     def __init__(self, facts):
         self.__dict__.update(facts)
@@ -163,9 +167,15 @@ def get_device_name(device=None):
 
 
 def get_device_capability(device=None):
-    """(major, minor): 0 where the driver has no such number. dtypes are in torch.accelerator.get_device_capability()."""
-    _index(device)
-    return (0, 0)
+    """(major, minor) of the OpenCL version that the device's driver implements: every device of this backend has one.
+
+    It is no CUDA compute capability: that, or AMD's "gfx1100", is ``get_device_properties().architecture``. Supported
+    dtypes are in ``torch.accelerator.get_device_capability()``.
+    """
+    facts = _C.device_facts(_index(device))
+    if facts["major"] is None:
+        raise RuntimeError(f"{_name}:{_index(device)} has no capability: {facts['why_missing']['major']}")
+    return (facts["major"], facts["minor"])
 
 
 def get_amp_supported_dtype():
@@ -275,7 +285,7 @@ def reset_accumulated_memory_stats(device=None):
 
 
 def mem_get_info(device=None):
-    """(free, total) bytes of the device."""
+    """(free, total) bytes of the device as they are now, other processes included; FLAGOS_MEMORY_LIMIT caps both."""
     return _C.memory_info(_index(device))
 
 

@@ -7,7 +7,7 @@ import pytest
 from conftest import MACHINES
 
 DEVICE_FIELDS = {"index", "device", "name", "vendor", "kind", "usable", "why_unusable", "pci", "parent", "stable_id", "drivers",
-                 "fingerprint", "memory", "utilisation", "dtypes", "sort_key"}
+                 "torch", "bandwidth", "fingerprint", "memory", "utilisation", "dtypes", "sort_key"}
 METRIC_FIELDS = {"value", "unit", "source", "age_s", "why_missing"}
 SOURCES = {"opencl", "sysfs", "driver", "measured", "table", "predicted"}
 # Exit 3 where nothing is usable.
@@ -34,8 +34,13 @@ def test_contract_on_recorded_machines(flagos_json, flagos, machine):
         assert (d["device"] is None) == (d["index"] is None)
         assert d["usable"] == (d["why_unusable"] is None)
         assert set(d["memory"]) == {"dedicated", "shared", "used", "free"}
-        for m in (*d["memory"].values(), d["utilisation"]):
+        t = d["torch"]
+        for m in (*d["memory"].values(), d["utilisation"], d["bandwidth"], t["compute_units"], t["clock"], t["max_allocation"]):
             check_metric(m)
+        for fact in ("name", "stable_id", "architecture", "capability", "supported_dtypes"):
+            missing = t[fact]["value"] in (None, [])
+            assert (t[fact]["source"] in SOURCES) != missing and (t[fact]["why_missing"] is None) != missing, fact
+        assert t["name"]["value"] == d["name"] and t["supported_dtypes"]["value"] == d["dtypes"]
         f = d["fingerprint"]
         assert f["result"] in ("exact", "family", "unknown")
         assert (f["model"] is not None) == (f["result"] == "exact")
@@ -69,6 +74,7 @@ def test_device_name_and_visibility_from_the_environment(flagos_json):
     doc = flagos_json("devices", FLAGOS_VISIBLE_DEVICES="-1", code=3)
     assert all(not d["usable"] for d in doc["devices"])
     assert any("FLAGOS_VISIBLE_DEVICES" in d["why_unusable"] for d in doc["devices"])
+    assert len(doc["warnings"]) == 1 and "'-1' names no device" in doc["warnings"][0]
 
 
 def test_recorded_machine_replays(flagos, flagos_json, tmp_path):
@@ -121,6 +127,8 @@ def test_topology(flagos, flagos_json):
     for e in edges.values():
         check_metric(e["bandwidth"])
         check_metric(e["latency"])
+        assert e["paths"][-1]["via"] == "host" and e["paths"][0]["via"] == e["best"]
+        assert all(p["why"] for p in e["paths"]) and e["bandwidth"] == e["paths"][0]["bandwidth"]
         assert e["why"] and e["best"] in ("fabric", "peer", "host")
     out = flagos("devices", "--topology", "--root", root)[1]
     assert "PIX" in out and "narrowest at 0000:02:02.0" in out

@@ -47,6 +47,29 @@ def test_settings_with_values_and_warnings(flagos, site):
     assert any("sideways" in w for w in doc["warnings"])
 
 
+@pytest.mark.parametrize("name, value, words", [
+    ("FLAGOS_MEMORY_LIMIT", "lots", ["FLAGOS_MEMORY_LIMIT=lots", "8G"]),
+    ("FLAGOS_MEMORY_LIMIT", "1e300", ["not a number of bytes"]),
+    ("FLAGOS_VISIBLE_DEVICES", "0,9", ["'9' names no device", "index 0"]),
+    ("FLAGOS_VISIBLE_DEVICES", "0000:ff:00.0", ["'0000:ff:00.0' names no device"]),
+    ("FLAGOS_TELEMETRY_TCP", "70000", ["no port"]),
+    ("FLAGOS_DEVICE_NAME", "1st", ["no device name"]),
+    ("FLAGOS_FINGERPRINTS", "/no/such", ["/no/such", "no folder"]),
+    ("FLAGOS_ROOT", "/no/such", ["/no/such", "no folder"]),
+])
+def test_a_value_that_a_process_would_refuse_is_a_problem(flagos, site, name, value, words):
+    rc, doc = doctor(flagos, VIRTUAL_ENV=site(), **{name: value})
+    text = "\n".join(p["what"] for p in doc["problems"])
+    assert rc in (1, 3) and all(w in text for w in words), text
+
+
+@pytest.mark.parametrize("name, value", [
+    ("FLAGOS_MEMORY_LIMIT", "8GiB"), ("FLAGOS_VISIBLE_DEVICES", "0"), ("FLAGOS_TELEMETRY_TCP", "0"), ("FLAGOS_DEVICE_NAME", "ai")])
+def test_a_good_value_is_no_problem(flagos, site, name, value):
+    rc, doc = doctor(flagos, VIRTUAL_ENV=site(), **{name: value})
+    assert rc == 0, doc["problems"]
+
+
 def test_cuda_build_says_what_accelerator_means(flagos, site):
     rc, doc = doctor(flagos, VIRTUAL_ENV=site("2.13.0+cu126", "'12.6'"))
     text = json.dumps(doc["problems"])

@@ -152,16 +152,36 @@ def test_own_table_replaces_the_built_in(flagos, tmp_path):
     assert rc == 0 and json.loads(out)["model"] == "Mine One"
 
 
-def test_new_drafts_an_entry_that_needs_only_a_date(flagos, tmp_path):
+def test_new_drafts_entries_that_pass_the_validator(flagos, tmp_path):
     root = os.path.join(ROOT, "tests/fixtures/machines/qat-coprocessor")
     rc, out, _ = flagos("fingerprints", "new", "--root", root)
     draft = json.loads(out)
     assert rc == 0 and draft["vendor"] == {"id": "8086", "name": "Intel"} and draft["devices"][0]["id"] == "4940"
     assert "0000:6b:00.0" in draft["devices"][0]["sources"]["id"]
     path = tmp_path / "draft.json"
-    path.write_text(out.replace("YYYY-MM-DD", "2026-08-22"))
+    path.write_text(out)
     assert flagos("fingerprints", "check", str(path))[0] == 0
     assert flagos("fingerprints", "new", "--root", os.path.join(ROOT, "tests/fixtures/machines/cpu-only"))[0] == 3
+    # What is matched exactly is drafted on request: three sizes of one id, each with what tells it apart.
+    trio = os.path.join(ROOT, "tests/fixtures/machines/amd-744c-trio")
+    rc, _, err = flagos("fingerprints", "new", "--root", trio)
+    assert rc == 3 and "matched exactly" in err and "--all" in err
+    rc, out, err = flagos("fingerprints", "new", "--all", "--root", trio)
+    draft = json.loads(out)["devices"]
+    assert rc == 0 and {tuple(d["memory"]["gib"]) for d in draft} == {(24,), (20,), (16,)} and "3 entries of vendor 1002" in err
+    assert {d["told_by"] for d in draft} == {"vram=24", "vram=20", "vram=16"}
+    path.write_text(out)
+    assert flagos("fingerprints", "check", str(path))[0] == 0
+    # One vendor a file; the others are named.
+    several = os.path.join(ROOT, "tests/fixtures/machines/hygon-metax-cambricon")
+    _, out, err = flagos("fingerprints", "new", "--all", "--root", several)
+    vendors = {json.loads(out)["vendor"]["id"]} | set(re.findall(r"--vendor ([0-9a-f]{4})", err))
+    assert len(vendors) == 3
+    for v in vendors:
+        rc, out, _ = flagos("fingerprints", "new", "--all", "--vendor", v, "--root", several)
+        assert rc == 0 and json.loads(out)["vendor"]["id"] == v
+    rc, _, err = flagos("fingerprints", "new", "--root", "/no/such/folder")
+    assert rc == 2 and "is not a folder" in err
 
 
 def test_a_closed_reader_is_no_crash():

@@ -1,58 +1,22 @@
-// Short fuzzing of every reader: mutated records, tables and machines must give an answer that keeps the promises, and
-// never an exception. The generator is seeded, so a failure repeats.
-#include <sys/stat.h>
-
-#include <cstdlib>
-#include <random>
-
+// Short fuzzing of every reader: mutated records, tables and settings must give an answer that keeps the promises, and
+// never an exception. Files of machines: fuzz_files_test.cpp. The generator is seeded, so a failure repeats.
+#include "runtime/base/bytes.h"
+#include "runtime/dal/acs.h"
 #include "runtime/dal/fingerprint/check.h"
 #include "runtime/dal/fingerprint/match.h"
 #include "runtime/dal/merge.h"
 #include "runtime/dal/pci_address.h"
 #include "runtime/dal/probes/probes.h"
-#include "runtime/dal/topology.h"
+#include "runtime/dal/probes/vendor_library.h"
+#include "runtime/dal/rates.h"
 #include "tests/unit/catch.h"
+#include "tests/unit/dal/fuzz.h"
 #include "tests/unit/dal/machines.h"
 
 using namespace flagos;
 
-namespace {
-
-std::string mutate(std::string s, std::mt19937& rng) {
-  static const char* const kPieces[] = {
-      "null", "-1", "1e999", "[]", "{}", "\"", "\\u0000",      "\xff\xfe", "18446744073709551616",
-      "true", "0x", ",",     "]",  "}",  "\n", "0000:ff:1f.7", "\x01"};
-  const int edits = 1 + static_cast<int>(rng() % 4);
-  for (int i = 0; i < edits; ++i) {
-    const size_t at = s.empty() ? 0 : rng() % s.size();
-    switch (rng() % 6) {
-      case 0: if (!s.empty()) s[at] = static_cast<char>(rng()); break;
-      case 1: s.insert(at, kPieces[rng() % std::size(kPieces)]); break;
-      case 2: s.erase(at, rng() % 16); break;
-      case 3: s.resize(at); break;
-      case 4: if (!s.empty()) s.insert(at, s.substr(rng() % s.size(), rng() % 64)); break;
-      default: s.replace(at, std::min<size_t>(s.size() - at, rng() % 8), kPieces[rng() % std::size(kPieces)]); break;
-    }
-  }
-  return s;
-}
-
-void promises(const dal::Inventory& inventory) {
-  int next = 0;
-  for (const dal::Device& d : inventory.devices) {
-    if (d.index && *d.index != next++) FAIL("indices are not dense");
-    if (d.usable != d.why_unusable.empty()) FAIL("usable and its reason disagree");
-    if (d.usable != d.opencl.has_value()) FAIL("usable without a place, or a place without use");
-    for (const Metric* m : {&d.memory_dedicated, &d.memory_shared, &d.memory_used, &d.memory_free, &d.utilisation})
-      if (m->value.has_value() == !m->why_missing.empty()) FAIL("a number and its absence at once");
-    if (d.name.empty() || d.stable_id.empty()) FAIL("no name or id");
-  }
-  for (const dal::ProbeReport& p : inventory.probes)
-    if (p.name == "all") FAIL("an exception: " << p.why_nothing);
-  if (dump(dal::toJson(inventory)).empty()) FAIL("no JSON");
-}
-
-}  // namespace
+using fuzz::mutate;
+using fuzz::promises;
 
 TEST_CASE("fuzz: records of driver libraries") {
   std::mt19937 rng(1);
@@ -123,37 +87,54 @@ TEST_CASE("fuzz: fingerprint files and match lines") {
   }
 }
 
-TEST_CASE("fuzz: files of a machine") {
-  std::mt19937 rng(3);
-  char folder[] = "/tmp/flagos-fuzz-XXXXXX";
-  REQUIRE(::mkdtemp(folder));
-  const std::string dir = folder;
-  for (const char* name : {"amd-mi300x-fabric", "apu-strix-halo", "intel-npu-igpu", "sriov-flex170", "ascend-310p",
-                           "nvidia-4090-rebuilt", "topology-ladder"}) {
-    const std::string root = dir + "/" + name;
-    REQUIRE(std::system(("cp -a '" + machines::kFolder + "/" + name + "' '" + root + "'").c_str()) == 0);
-    std::vector<std::string> files;
-    dal::Root watch(root);
-    watch.on_read = [&](const std::string& p) {
-      struct stat s;
-      if (::stat((root + p).c_str(), &s) == 0 && S_ISREG(s.st_mode)) files.push_back(root + p);
-    };
-    dal::EnumerateOptions options;
-    options.root = root;
-    (void)dal::readTopology(watch, dal::enumerateAt(watch, options));
-    REQUIRE(files.size() > 5);
-    for (int i = 0; i < 40; ++i) {
-      const std::string file = files[rng() % files.size()];
-      const auto before = readFile(file);
-      REQUIRE(before);
-      REQUIRE(writeFileAtomic(file, mutate(*before, rng)));
-      const dal::Inventory inventory = dal::enumerate(options);
-      promises(inventory);
-      const dal::Topology t = dal::readTopology(dal::Root(root), inventory);
-      CHECK(t.edges.size() ==
-            inventory.devices.size() * (inventory.devices.size() - (inventory.devices.empty() ? 0 : 1)) / 2);
-      REQUIRE(writeFileAtomic(file, *before));
+TEST_CASE("fuzz: config spaces, answers of libraries, measured rates, settings") {
+  std::mt19937 rng(4);
+  const auto byte = [&] { return static_cast<char>(rng() % 8 ? rng() % 16 : rng()); };
+  size_t on = 0, off = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string config(rng() % 2 ? 0x100 + rng() % 0x80 : 4096, '\0');
+    for (size_t k = 0; k < 64; ++k) config[rng() % config.size()] = byte();
+    // A list of capabilities that may hold together: ACS or a serial number, with a link to anywhere.
+    for (size_t at = 0x100; at + 8 < config.size() && rng() % 4; at += 4 * (1 + rng() % 16)) {
+      config[at] = rng() % 2 ? 0x0d : 0x03;
+      config[at + 1] = 0;
+      config[at + 2] = static_cast<char>(1 | rng() << 4);
+      config[at + 3] = static_cast<char>(rng() % 3 ? 0x10 + rng() % 4 : rng());
     }
+    const dal::AcsState s = dal::acsOf(config);
+    if ((s.redirect == dal::Redirect::unknown) == s.why.empty()) FAIL("unknown without a reason, or a reason without need");
+    on += s.redirect == dal::Redirect::on;
+    off += s.redirect == dal::Redirect::off;
+    const std::string clean = dal::withoutSerialNumber(config);
+    if (clean.size() != config.size() || dal::acsOf(clean).redirect != s.redirect) {
+      // Only a list that crosses itself may lose a capability with the number.
+      if (clean.size() != config.size()) FAIL("a config space changed its size");
+    }
+    std::string bytes(1 + rng() % 200, '\0');
+    for (char& c : bytes) c = "0123456789abcdef:.x"[rng() % 19];
+    const std::string pci = dal::addressIn(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+    if (!pci.empty() && dal::normalPciAddress(pci) != pci) FAIL("not a normal address: " << pci);
   }
-  (void)!std::system(("rm -rf '" + dir + "'").c_str());
+  CHECK(on > 100);
+  CHECK(off > 100);
+  const std::string rates =
+      R"({"version":1,"devices":{"1002:744c/-/-/24GiBfirmware -, driver x":{"bandwidth_bps":8.1e11,"measured_bytes":1073741824}}})";
+  size_t read = 0;
+  for (int i = 0; i < 5000; ++i)
+    for (const auto& [identity, d] : dal::readRates(mutate(rates, rng))) {
+      read += !identity.empty();
+      if (!(d.bandwidth_bps >= 0) || !(d.measured_bytes >= 0)) FAIL("a rate below 0");
+    }
+  CHECK(read > 300);
+  for (int i = 0; i < 5000; ++i)
+    if (const auto bytes = parseBytes(mutate("8GiB", rng)); bytes && *bytes == 0) FAIL("a limit of 0 bytes");
+  const auto options = machines::expected("nvidia-h100-pair").options;
+  for (int i = 0; i < 300; ++i) {
+    auto o = options;
+    o.visible = mutate("0,0000:5e:00.0, 1", rng);
+    const dal::Inventory inventory = dal::enumerate(o);
+    promises(inventory);
+    for (const std::string& w : inventory.warnings)
+      if (w.find("FLAGOS_VISIBLE_DEVICES") == std::string::npos) FAIL("a warning that names no setting");
+  }
 }

@@ -70,6 +70,23 @@ TEST_CASE("files are read with caps and without blocking") {
   CHECK_FALSE(root.resolve("/sys/zero").has_value());   // leads out of the folder
 }
 
+TEST_CASE("links are followed inside the folder only, absolute ones too") {
+  Folder f;
+  f.write("/sys/devices/pci0/card/vendor", "0x1002");
+  f.write("/sys/bus/x", "");
+  REQUIRE(::symlink("/sys/devices/pci0/card", (f.dir + "/sys/bus/absolute").c_str()) == 0);
+  REQUIRE(::symlink("../../../../../../../sys/devices/pci0/card", (f.dir + "/sys/bus/climbing").c_str()) == 0);
+  REQUIRE(::symlink("/etc", (f.dir + "/sys/bus/etc").c_str()) == 0);
+  const dal::Root root(f.dir);
+  CHECK(root.text("/sys/bus/absolute/vendor").value_or("?") == "0x1002");
+  CHECK(root.text("/sys/bus/climbing/vendor").value_or("?") == "0x1002");
+  CHECK(root.resolve("/sys/bus/absolute").value_or("?") == "/sys/devices/pci0/card");
+  CHECK_FALSE(root.text("/sys/bus/etc/passwd").has_value());   // this machine's own file
+  CHECK(root.list("/sys/bus/etc").empty());
+  CHECK_FALSE(root.exists("/sys/bus/etc/passwd"));
+  CHECK(root.exists("/sys/bus/etc"));                          // the link itself
+}
+
 TEST_CASE("permissions are judged for the recorded user, one class of the mode at a time") {
   struct Row { const char* node; const char* status; bool allowed; const char* why; };
   const Row rows[] = {

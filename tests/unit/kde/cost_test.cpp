@@ -7,7 +7,7 @@
 #include "runtime/base/json.h"
 #include "runtime/kde/cost.h"
 #include "runtime/kde/measured.h"
-#include "runtime/kde/rates.h"
+#include "runtime/dal/rates.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/kde/fixture.h"
 

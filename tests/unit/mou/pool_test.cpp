@@ -1,4 +1,5 @@
 // The allocator against plain truth: sizes, counters, addresses, reuse and errors.
+#include "runtime/base/bytes.h"
 #include "runtime/mou/pool.h"
 
 #include <unistd.h>
@@ -305,7 +306,7 @@ TEST_CASE("the memory limit is read and obeyed", "[mou]") {
     REQUIRE(b.ok());
     CHECK(*b == r.bytes);
   }
-  for (const char* bad : {"lots", "-1", "0", "8X", "8Gb2", "G"}) {
+  for (const char* bad : {"lots", "-1", "0", "8X", "8Gb2", "G", "1e300", "nan", "0.1", "99999999T"}) {
     INFO(bad);
     CHECK_FALSE(parseBytes(bad).ok());
   }

@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace flagos::kde {
+namespace flagos {
 
 class FileLock {
  public:
@@ -22,4 +22,4 @@ class FileLock {
   int fd_;
 };
 
-}  // namespace flagos::kde
+}  // namespace flagos
