@@ -1,5 +1,5 @@
-// `flagos fingerprints new`: draft entries for the cards of this machine (or a recorded one) that the table does not match
-// exactly, with everything that the machine itself tells. docs/adding-a-device.md is the contributor's page.
+// `flagos fingerprints new`: draft entries for the cards of this machine (or a recorded one) that the table does not
+// match exactly, with everything that the machine itself tells. docs/adding-a-device.md is the contributor's page.
 #include <sys/stat.h>
 
 #include <cmath>

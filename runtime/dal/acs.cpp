@@ -18,7 +18,8 @@ uint32_t le(const std::string& s, size_t at, int bytes) {
   return v;
 }
 
-// Offset of an extended capability; 0 if the list is whole and lacks it, nullopt if the list leads out of what was read.
+// Offset of an extended capability; 0 if the list is whole and lacks it, nullopt if the list leads out of what was
+// read.
 std::optional<size_t> find(const std::string& config, uint32_t id) {
   size_t at = kFirst;
   // The list can be made to loop; its entries take at least eight bytes.

@@ -1,5 +1,6 @@
-// Access control of PCIe bridges (ACS): whether a bridge sends copies between two devices below it up to the root instead
-// of straight across. It stands in the extended config space, which only root may read: then it is unknown, not absent.
+// Access control of PCIe bridges (ACS): whether a bridge sends copies between two devices below it up to the root
+// instead of straight across. It stands in the extended config space, which only root may read: then it is unknown, not
+// absent.
 #pragma once
 #include <string>
 

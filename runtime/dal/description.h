@@ -24,7 +24,6 @@ struct DeviceDescription {
   // Rates for the cost model. 0 = unknown: a prediction that needs it is refused, never invented.
   double bandwidth_bps = 0;      // device memory, bytes/s
   double flops_f32 = 0;          // peak fp32 FLOP/s
-  double measured_bytes = 0;     // what the bandwidth measurement touched; few bytes may have come from a cache
   double copy_bps = 0;           // host <-> device, bytes/s
   double launch_s = 0;           // enqueue of one kernel, seconds
   double wait_s = 0;             // host wait for a queue with pending work, seconds

@@ -27,14 +27,14 @@ RatesTable ratesOf(const Root& root) {
 Fingerprint fingerprintOf(const Board& b, const RatesTable& rates) {
   Fingerprint f = match(database(), b);
   const auto row = rates.find(f.identity + f.build);
-  if (row == rates.end() || row->second.measured_bytes < kTrustedCopy || row->second.bandwidth_bps <= 0) return f;
-  return matchMeasured(database(), b, row->second.bandwidth_bps / 1e9);
+  if (row == rates.end() || row->second.measured_bytes < kTrustedCopy || row->second.rates.bandwidth_bps <= 0) return f;
+  return matchMeasured(database(), b, row->second.rates.bandwidth_bps / 1e9);
 }
 
 void fillBandwidth(Device& dev, const RatesTable& rates) {
   const auto row = rates.find(dev.fingerprint.identity + dev.fingerprint.build);
-  if (row != rates.end() && row->second.bandwidth_bps > 0)
-    dev.bandwidth = Metric::of(row->second.bandwidth_bps, "B/s", "measured", std::nullopt);
+  if (row != rates.end() && row->second.rates.bandwidth_bps > 0)
+    dev.bandwidth = Metric::of(row->second.rates.bandwidth_bps, "B/s", "measured", std::nullopt);
   else if (dev.description.bandwidth_bps > 0)
     dev.bandwidth = Metric::of(dev.description.bandwidth_bps, "B/s", dev.description.rates_source, std::nullopt);
   else

@@ -11,7 +11,6 @@ namespace {
 
 struct Rate { const char* name; double DeviceDescription::*value; };
 constexpr Rate kRates[] = {{"bandwidth_bps", &DeviceDescription::bandwidth_bps},
-                           {"measured_bytes", &DeviceDescription::measured_bytes},
                            {"flops_f32", &DeviceDescription::flops_f32},
                            {"copy_bps", &DeviceDescription::copy_bps},
                            {"launch_s", &DeviceDescription::launch_s},
@@ -53,8 +52,11 @@ RatesTable readRates(std::string_view json_text) {
   const auto doc = parseJson(json_text, "rates.json");
   if (!doc || !isRates(*doc)) return out;
   for (const auto& [identity, row] : (*doc)["devices"].items()) {
-    DeviceDescription d;
-    if (fill(*doc, d, identity)) out.emplace(identity, std::move(d));
+    MeasuredRates m;
+    if (!fill(*doc, m.rates, identity)) continue;
+    if (const auto v = row.find("measured_bytes"); v != row.end() && v->is_number() && v->get<double>() > 0)
+      m.measured_bytes = v->get<double>();
+    out.emplace(identity, std::move(m));
   }
   return out;
 }
@@ -72,7 +74,7 @@ std::string ratesRecord(const std::vector<std::string>& identities) {
   return dump(out, 1) + "\n";
 }
 
-Result<void> storeRates(const DeviceDescription& d, const std::string& identity) {
+Result<void> storeRates(const DeviceDescription& d, const std::string& identity, double measured_bytes) {
   if (auto made = makeDirs(cacheDir()); !made) return made.error();
   const FileLock lock(path() + ".lock");
   Json doc = document();
@@ -80,6 +82,7 @@ Result<void> storeRates(const DeviceDescription& d, const std::string& identity)
   Json row = {{"name", d.name}};
   for (const Rate& r : kRates)
     if (d.*r.value > 0) row[r.name] = d.*r.value;
+  if (measured_bytes > 0) row["measured_bytes"] = measured_bytes;
   doc["devices"][identity] = std::move(row);
   return writeFileAtomic(path(), dump(doc, 1) + "\n");
 }

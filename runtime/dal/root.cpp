@@ -46,8 +46,8 @@ std::string_view trim(std::string_view s) {
 }
 
 // Opens what `path` names inside `dir`: links, absolute ones too, are followed as if `dir` were the root, so that a
-// recorded machine can never be answered by this one. Where the kernel cannot do that (before 5.6, some containers) a path
-// whose links lead out of the folder is not opened. With dir "" plain open.
+// recorded machine can never be answered by this one. Where the kernel cannot do that (before 5.6, some containers) a
+// path whose links lead out of the folder is not opened. With dir "" plain open.
 int openIn(const std::string& dir, const std::string& path, int flags) {
   flags |= flags & O_PATH ? O_CLOEXEC : O_CLOEXEC | O_NONBLOCK | O_NOCTTY;   // openat2 refuses what O_PATH ignores
   if (dir.empty()) return ::open(path.c_str(), flags);
@@ -159,8 +159,11 @@ std::optional<std::string> Root::linkName(const std::string& path) const {
   else if (auto t = read(path, 4096)) target = t->substr(0, trim(*t).size());
   else return std::nullopt;
   while (!target.empty() && target.back() == '/') target.pop_back();
-  const auto slash = target.rfind('/');
-  return slash == std::string::npos ? target : target.substr(slash + 1);
+  const auto last = [](const std::string& s) { return s.substr(s.rfind('/') + 1); };
+  if (last(target) != ".." && last(target) != ".") return last(target);
+  // A link that only climbs has its name where it leads.
+  const auto real = resolve(path);
+  return real ? std::optional<std::string>(last(*real)) : std::nullopt;
 }
 
 std::optional<std::string> Root::resolve(const std::string& path) const {

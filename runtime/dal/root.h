@@ -1,6 +1,7 @@
 // The machine as files, under an injectable root: "/" live, or a recorded folder (DIR/sys, DIR/proc, DIR/dev, DIR/etc).
 // Every reader of the DAL goes through it, so a bug report can be replayed. Reads only; every read is bounded, never
-// blocks on a pipe, stays inside the folder whatever its links say, and never throws. Not thread-safe (caches nodes.tsv); one per enumeration.
+// blocks on a pipe, stays inside the folder whatever its links say, and never throws. Not thread-safe (caches
+// nodes.tsv); one per enumeration.
 #pragma once
 #include <cstdint>
 #include <functional>

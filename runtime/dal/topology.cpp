@@ -91,7 +91,8 @@ struct Fabric {
 };
 using FabricLinks = std::map<std::pair<std::string, std::string>, Fabric>;
 
-// Links between GPUs by address pair: XGMI from KFD's tables (cached by the kernel), and what the vendor's library told.
+// Links between GPUs by address pair: XGMI from KFD's tables (cached by the kernel), and what the vendor's library
+// told.
 FabricLinks fabricLinks(const Root& root, const Inventory& inventory) {
   FabricLinks out;
   for (const FabricLink& l : inventory.fabric)

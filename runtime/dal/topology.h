@@ -1,6 +1,6 @@
 // How devices reach each other and the host: the PCIe tree of sysfs, fabric links of KFD, and the best path between two
-// devices with its reason. Paths rank by fabric link, then across the tree if access control lets them, then through the
-// host. Reads only; a sleeping device's link is left unread.
+// devices with its reason. Paths rank by fabric link, then across the tree if access control lets them, then through
+// the host. Reads only; a sleeping device's link is left unread.
 #pragma once
 #include <optional>
 #include <string>

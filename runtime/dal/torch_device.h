@@ -24,8 +24,8 @@ struct MemoryInfo { Metric total, used, free; };
 struct TorchDevice {
   Fact name, stable_id;
   Fact architecture;                     // "gfx1100", "sm_90": the number that vendors' compilers are told
-  // The OpenCL version that the chosen driver implements. PyTorch wants two numbers of every device, and this is the one
-  // that every device of this backend has; CUDA's compute capability is `architecture`.
+  // The OpenCL version that the chosen driver implements. PyTorch wants two numbers of every device, and this is the
+  // one that every device of this backend has; CUDA's compute capability is `architecture`.
   std::optional<std::pair<int, int>> capability;
   std::string why_no_capability;
   std::vector<std::string> supported_dtypes;   // with native OpenCL arithmetic; empty for an unusable device

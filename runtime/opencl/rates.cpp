@@ -61,24 +61,27 @@ size_t cardBytes(const dal::DeviceDescription& d) {
   return std::min<size_t>({size_t{512} << 20, d.max_alloc_bytes, d.memory_bytes / 16}) / 4096 * 4096;
 }
 
-void measureBandwidth(Device& device, const Kernel& copy, size_t bytes, size_t group, Tries& tries, dal::DeviceDescription& d) {
+// Returns the bytes that one copy touched; 0 if nothing was measured.
+double measureBandwidth(Device& device, const Kernel& copy, size_t bytes, size_t group, Tries& tries,
+                        dal::DeviceDescription& d) {
   const Buffer from(device.context(), bytes), to(device.context(), bytes);
-  if (!from.mem || !to.mem) return;
+  if (!from.mem || !to.mem) return 0;
   const size_t vectors = bytes / 64 / group * group;
   auto once = [&] {
     return device.queue().launch(copy, items(vectors, group), {Arg::buffer(from.mem), Arg::buffer(to.mem)}).ok() &&
            device.queue().finish().ok();
   };
-  if (!once()) return;  // touches every page, compiles
+  if (!once()) return 0;  // touches every page, compiles
   const double t = tries.fastest(8, once);
-  if (t <= 0) return;
-  d.measured_bytes = 2.0 * double(vectors) * 64;
-  d.bandwidth_bps = d.measured_bytes / t;
+  if (t <= 0) return 0;
+  const double touched = 2.0 * double(vectors) * 64;
+  d.bandwidth_bps = touched / t;
+  return touched;
 }
 
 }  // namespace
 
-bool measureRates(Device& device, dal::DeviceDescription& d) {
+bool measureRates(Device& device, dal::DeviceDescription& d, double* bandwidth_bytes) {
   Queue& q = device.queue();
   ProgramCache& programs = device.programs();
   const auto copy = programs.kernel("rates", "ratesCopy"), fma = programs.kernel("rates", "ratesFma"),
@@ -90,7 +93,8 @@ bool measureRates(Device& device, dal::DeviceDescription& d) {
   const Buffer a(device.context(), bytes), b(device.context(), bytes);
   if (!a.mem || !b.mem) return false;
   Tries tries;
-  measureBandwidth(device, **copy, cpu ? bytes : std::max(bytes, cardBytes(d)), group, tries, d);
+  const double touched = measureBandwidth(device, **copy, cpu ? bytes : std::max(bytes, cardBytes(d)), group, tries, d);
+  if (bandwidth_bytes) *bandwidth_bytes = touched;
 
   const size_t threads = std::max<size_t>(1, d.compute_units) * (cpu ? 64 : 2048) / group * group;
   int rounds = 16;
@@ -141,9 +145,10 @@ bool measureRates(Device& device, dal::DeviceDescription& d) {
 void fillRates(Device& device, dal::DeviceDescription& description, const std::string& identity) {
   if (dal::loadRates(description, identity)) return;
   // On a busy machine the numbers serve this process only; a later one measures again.
-  if (!measureRates(device, description)) return;
+  double touched = 0;
+  if (!measureRates(device, description, &touched)) return;
   // The first value stored stays: whoever measured at the same time now reads the same numbers.
-  if (dal::storeRates(description, identity).ok()) (void)dal::loadRates(description, identity);
+  if (dal::storeRates(description, identity, touched).ok()) (void)dal::loadRates(description, identity);
 }
 
 }  // namespace flagos::ocl

@@ -12,6 +12,7 @@ namespace flagos::ocl {
 // stays 0 = unknown.
 void fillRates(Device& device, dal::DeviceDescription& description, const std::string& identity);
 // The measurement itself. False if it failed or the machine was too busy for the numbers to be kept.
-bool measureRates(Device& device, dal::DeviceDescription& description);
+// `bandwidth_bytes` gets what the copy test touched.
+bool measureRates(Device& device, dal::DeviceDescription& description, double* bandwidth_bytes = nullptr);
 
 }  // namespace flagos::ocl

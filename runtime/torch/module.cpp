@@ -56,8 +56,8 @@ std::string deviceName(int index) {
   return openDevice(i).description().name;
 }
 
-// Facts of a device without opening it (fork safety), all from the DAL, each with its source; what is unknown is None and
-// its reason is in "why_missing".
+// Facts of a device without opening it (fork safety), all from the DAL, each with its source; what is unknown is None
+// and its reason is in "why_missing".
 py::dict deviceFacts(int index) {
   const int i = checkedIndex(static_cast<c10::DeviceIndex>(index));
   const auto* entry = inventoryEntry(i);

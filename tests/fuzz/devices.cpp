@@ -1,5 +1,5 @@
-// What libraries, records and hardware tell of devices: any bytes as opencl.json, nvml.json, rates.json, a PCI config space
-// or a struct of unknown layout give devices that keep their promises, never a crash.
+// What libraries, records and hardware tell of devices: any bytes as opencl.json, nvml.json, rates.json, a PCI config
+// space or a struct of unknown layout give devices that keep their promises, never a crash.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -24,9 +24,10 @@ struct Board {
 // is firmware and driver. Pure; any thread.
 Fingerprint match(const Database&, const Board&);
 
-// The match of a live device with what a copy test measured on it. Only the upper bound counts: a busy or throttled card
-// measures low, so a figure below half of a fitting model's nominal excludes nothing here and is said to be left out; one
-// that no fitting model could reach is left out too. Identity and build are those without it: the same before and after.
+// The match of a live device with what a copy test measured on it. Only the upper bound counts: a busy or throttled
+// card measures low, so a figure below half of a fitting model's nominal excludes nothing here and is said to be left
+// out; one that no fitting model could reach is left out too. Identity and build are those without it: the same before
+// and after.
 Fingerprint matchMeasured(const Database&, const Board&, double measured_gbps);
 
 // The conventional size (GiB) that a reported memory belongs to: 22.5 GiB of a 24 GiB card with ECC on is 24.

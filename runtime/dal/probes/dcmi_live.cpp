@@ -1,5 +1,5 @@
-// Ascend's management library (DCMI), live. Its units: memory in MiB, the AI cores' load in percent. Its answers are kept
-// in NVML's words, so that records, merging and tests know one form.
+// Ascend's management library (DCMI), live. Its units: memory in MiB, the AI cores' load in percent. Its answers are
+// kept in NVML's words, so that records, merging and tests know one form.
 #include <dlfcn.h>
 
 #include <algorithm>

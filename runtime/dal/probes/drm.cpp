@@ -22,6 +22,8 @@ void readAmdgpu(const Root& root, const std::string& dir, Card& c) {
   c.busy_percent = percent(root, dir + "/gpu_busy_percent");
   c.vbios = root.text(dir + "/vbios_version").value_or("");
   c.product_name = root.text(dir + "/product_name").value_or("");
+  makePrintable(c.vbios);
+  makePrintable(c.product_name);
   // Header: u16 size, u8 format, u8 content. Format 1 is a card, 2 and 3 are APUs; the ASIC's name would be a guess.
   if (const auto m = root.bytes(dir + "/gpu_metrics", 4096); m && m->size() >= 4) {
     const auto format = static_cast<unsigned char>((*m)[2]);

@@ -56,6 +56,7 @@ void readNodes(const Root& root, Facts& facts) {
     c.vbios = fieldOf(*info, "Video BIOS");
     c.firmware = fieldOf(*info, "GPU Firmware");
     c.product_name = fieldOf(*info, "Model");
+    for (std::string* s : {&c.vbios, &c.firmware, &c.product_name}) makePrintable(*s);
     const std::string minor = fieldOf(*info, "Device Minor");
     if (minor.empty() || minor.find_first_not_of("0123456789") != std::string::npos) continue;
     for (const std::string& node : {"/dev/nvidia" + minor, std::string("/dev/nvidiactl")})
@@ -175,6 +176,12 @@ ProbeReport probeNvml(const Root& root, Facts& facts) {
     if (const auto doc = parseJson(*text, root.at("/nvml.json")); !doc) facts.broken.push_back(doc.error().text());
   } else {
     report.why_nothing = "no nvml.json in the recorded machine: NVML was not there or was not recorded";
+  }
+  makePrintable(facts.nvml_driver);
+  for (NvmlFacts& n : facts.nvml) {
+    for (std::string* s : {&n.uuid, &n.name, &n.vbios, &n.why_no_busy, &n.why_no_memory}) makePrintable(*s);
+    for (NvmlSlice& slice : n.slices)
+      for (std::string* s : {&slice.uuid, &slice.name, &slice.why_no_busy}) makePrintable(*s);
   }
   report.found = static_cast<int>(facts.nvml.size() - before);
   if (report.found == 0 && report.why_nothing.empty()) report.why_nothing = "no library of the NVML family answers";

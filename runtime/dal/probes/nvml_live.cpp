@@ -99,7 +99,8 @@ NvmlFacts ask(const Library& lib, const Api& api, Handle h, const VendorLibrary&
   Answer p;
   if (api.pci && api.pci(h, p.bytes) == kOk) {
     n.pci = addressIn(p.bytes, sizeof p.bytes);
-    // pciDeviceId stands after busIdLegacy[16], domain, bus and device: device id in the upper half, vendor in the lower.
+    // pciDeviceId stands after busIdLegacy[16], domain, bus and device: device id in the upper half, vendor in the
+    // lower.
     if (const auto id = p.at<uint32_t>(28); (id & 0xffff) == 0x10de && v.vendor == "10de") {
       char hex[8];
       std::snprintf(hex, sizeof hex, "%04x", id >> 16);

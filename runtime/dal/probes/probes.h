@@ -13,9 +13,12 @@ ProbeReport probeNvml(const Root&, Facts&);
 ProbeReport probeAscend(const Root&, Facts&);
 ProbeReport probeWsl(const Root&, Facts&);
 
-// One function's cached facts from /sys/bus/pci/devices; nullopt if it is not there, or is not `wanted` by its class and
-// ids, which are read first: a machine has many more bridges than accelerators.
+// One function's cached facts from /sys/bus/pci/devices; nullopt if it is not there, or is not `wanted` by its class
+// and ids, which are read first: a machine has many more bridges than accelerators.
 std::optional<Card> readPciCard(const Root&, const std::string& address, bool (*wanted)(const Card&) = nullptr);
+
+// Texts of drivers and records as they may be shown on a terminal: control characters become spaces.
+void makePrintable(std::string&);
 
 // Fills `out` from the ICD loader of this machine (dlopen, no context). Returns "" or why there is nothing.
 std::string askOpenClLoader(std::vector<OpenClFacts>& out);

@@ -1,7 +1,7 @@
-// Vendors' management libraries, opened at run time and only asked, never linked: NVML, the libraries that have its shape
-// under another prefix, and Ascend's DCMI. Their structs differ in size between vendors and versions, so every answer goes
-// into a buffer far larger than any of them, and what comes back is believed only if it makes sense (a known card's
-// address, a sane memory size); else it is dropped and said to be.
+// Vendors' management libraries, opened at run time and only asked, never linked: NVML, the libraries that have its
+// shape under another prefix, and Ascend's DCMI. Their structs differ in size between vendors and versions, so every
+// answer goes into a buffer far larger than any of them, and what comes back is believed only if it makes sense (a
+// known card's address, a sane memory size); else it is dropped and said to be.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
-// Every file that enumeration or topology reads, on every recorded machine, is cut, garbled and replaced by odd things. Which
-// kinds of file there are is not listed here but watched: the list below only says what must be among them.
+// Every file that enumeration or topology reads, on every recorded machine, is cut, garbled and replaced by odd things.
+// Which kinds of file there are is not listed here but watched: the list below only says what must be among them.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// "/sys/bus/pci/devices/0000:03:00.0/vendor" and "/sys/class/.../nodes/7/properties" without what differs between cards.
+// "/sys/bus/pci/devices/0000:03:00.0/vendor" and "/sys/class/.../nodes/7/properties" without what differs between
+// cards.
 std::string kindOf(const std::string& path) {
   std::string out;
   for (const std::string& part : machines::split(path, '/')) {

@@ -123,7 +123,7 @@ TEST_CASE("fuzz: config spaces, answers of libraries, measured rates, settings")
   for (int i = 0; i < 5000; ++i)
     for (const auto& [identity, d] : dal::readRates(mutate(rates, rng))) {
       read += !identity.empty();
-      if (!(d.bandwidth_bps >= 0) || !(d.measured_bytes >= 0)) FAIL("a rate below 0");
+      if (!(d.rates.bandwidth_bps >= 0) || !(d.measured_bytes >= 0)) FAIL("a rate below 0");
     }
   CHECK(read > 300);
   for (int i = 0; i < 5000; ++i)

@@ -1,5 +1,5 @@
-// Enumeration of a big machine: how much is read, that nothing is written, and that no sleeping card is touched. The time
-// is a figure of tests/bench (devices.enumerate64); here the work is counted.
+// Enumeration of a big machine: how much is read, that nothing is written, and that no sleeping card is touched. The
+// time is a figure of tests/bench (devices.enumerate64); here the work is counted.
 #include <sys/stat.h>
 
 #include <cstdlib>

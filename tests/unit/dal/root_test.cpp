@@ -8,6 +8,7 @@
 #include "runtime/base/paths.h"
 #include "runtime/dal/merge.h"
 #include "runtime/dal/pci_address.h"
+#include "runtime/dal/probes/probes.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/dal/machines.h"
 
@@ -70,6 +71,22 @@ TEST_CASE("files are read with caps and without blocking") {
   CHECK_FALSE(root.resolve("/sys/zero").has_value());   // leads out of the folder
 }
 
+TEST_CASE("texts of drivers are shown without control characters") {
+  struct Row { const char* in; const char* out; };
+  for (const Row& r : {Row{"Radeon\x1b[31m RX\n", "Radeon [31m RX"}, Row{"a\tb\x7f", "a b"}, Row{"\xc2\x9b" "31m", "  31m"},
+                       Row{"Gr\xc3\xbc\xc3\x9f", "Gr\xc3\xbc\xc3\x9f"}, Row{"\xc2", "\xc2"}, Row{"", ""}}) {
+    std::string s = r.in;
+    dal::makePrintable(s);
+    CHECK(s == r.out);
+  }
+  Folder f;
+  f.write("/opencl.json", R"({"platforms":[{"name":"p\u001b","devices":[{"CL_DEVICE_NAME":"x\n\u001b[2J","CL_DEVICE_TYPE":"GPU"}]}]})");
+  const auto inventory = dal::enumerate({f.dir, std::nullopt, false});
+  REQUIRE(inventory.devices.size() == 1);
+  CHECK(inventory.devices[0].name == "x  [2J");
+  CHECK(inventory.devices[0].drivers[0].platform == "p");
+}
+
 TEST_CASE("links are followed inside the folder only, absolute ones too") {
   Folder f;
   f.write("/sys/devices/pci0/card/vendor", "0x1002");
@@ -84,6 +101,8 @@ TEST_CASE("links are followed inside the folder only, absolute ones too") {
   CHECK_FALSE(root.text("/sys/bus/etc/passwd").has_value());   // this machine's own file
   CHECK(root.list("/sys/bus/etc").empty());
   CHECK_FALSE(root.exists("/sys/bus/etc/passwd"));
+  REQUIRE(::symlink("..", (f.dir + "/sys/devices/pci0/card/up").c_str()) == 0);
+  CHECK(root.linkName("/sys/devices/pci0/card/up").value_or("?") == "pci0");
   CHECK(root.exists("/sys/bus/etc"));                          // the link itself
 }
 
