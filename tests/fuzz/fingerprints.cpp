@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!document) return 0;
   const auto board = dal::boardFromJson(*document);
   if (!board) return 0;
-  for (const dal::Database* d : {&db, &dal::database()}) {
+  for (const dal::Database* d : {static_cast<const dal::Database*>(&db), &dal::database()}) {
     const dal::Fingerprint f = dal::match(*d, *board);
     if ((f.result == "exact") == f.model.empty()) std::abort();
     (void)dump(dal::toJson(f));
