@@ -1,4 +1,4 @@
-// Interpolation, padding, unfolding: the input read once or a few times, the result written.
+// Interpolation, padding, unfolding, pooling in three dimensions: the input read once or a few times, the result written.
 #include "runtime/kde/catalog/catalog.h"
 
 namespace flagos::kde {

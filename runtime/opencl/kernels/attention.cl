@@ -55,9 +55,9 @@ inline void packRows(global real* dst, global const void* x, long off, long st, 
     for (long t = 0; t < count; ++t) {
       const long from = off + t * st + c0 * sd;
       global real* to = dst + t * NR;
-      if (dt == DT_REAL && sd == 1 && cols == NR) {
-        VSTORE(VLOAD((global const real*)x + from) * factor, to);
-        VSTORE(VLOAD((global const real*)x + from + VL) * factor, to + VL);
+      if (sd == 1 && cols == NR) {
+        VSTORE(loadVec(x, from, dt) * factor, to);
+        VSTORE(loadVec(x, from + VL, dt) * factor, to + VL);
         continue;
       }
       for (long c = 0; c < cols; ++c) to[c] = loadElem(x, from + c * sd, dt) * factor;
@@ -90,9 +90,9 @@ inline void putTile(const vec* acc, const real* factors, global void* x, long of
                     long dt) {
   for (long r = 0; r < rows; ++r, off += st) {
     const vec v0 = acc[2 * r] * factors[r], v1 = acc[2 * r + 1] * factors[r];
-    if (dt == DT_REAL && sd == 1 && cols == NR) {
-      VSTORE(v0, (global real*)x + off);
-      VSTORE(v1, (global real*)x + off + VL);
+    if (sd == 1 && cols == NR) {
+      storeVec(x, off, v0, dt);
+      storeVec(x, off + VL, v1, dt);
       continue;
     }
     real row[NR];
