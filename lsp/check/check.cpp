@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "lsp/check/report.h"
+#include "lsp/findings/live.h"
 #include "lsp/findings/severity.h"
 #include "lsp/live/attach.h"
 #include "lsp/live/ran_as.h"
@@ -134,7 +135,11 @@ int runCheck(const CheckOptions& options) {
       } else {
         f.analysis = analyse(unit, workspace, analysis);
         if (f.notebook) sayCells(f.analysis, *f.notebook);
-        if (process) f.live = joinDocument(f.analysis, *raw, *process, ran_as, nullptr);
+        if (process) {
+          f.live = joinDocument(f.analysis, *raw, *process, ran_as, nullptr);
+          for (auto& x : liveFindings(f.analysis, *f.live, *process, analysis)) f.analysis.findings.push_back(std::move(x));
+          std::stable_sort(f.analysis.findings.begin(), f.analysis.findings.end(), [](const auto& x, const auto& y) { return x.span.begin < y.span.begin; });
+        }
         // Thousands of trees are much memory: only what is printed needs its own.
         f.analysis.others.clear();
         if (f.analysis.sites.empty() && f.analysis.findings.empty() && !f.live) f.analysis.unit.reset();

@@ -2,6 +2,7 @@
 // in place; it is unsafe for random factories, since another device draws other numbers.
 #include <set>
 
+#include "lsp/findings/common.h"
 #include "lsp/findings/registry.h"
 
 namespace flagos::lsp {
@@ -9,14 +10,12 @@ namespace {
 
 const std::set<std::string, std::less<>> kRandom = {"torch.rand", "torch.randn", "torch.randint", "torch.randperm", "torch.normal"};
 
-std::string text(const SourceUnit& unit, const Node* n) { return unit.text.substr(n->begin, n->end - n->begin); }
-
 // What to write after `device=` for the move, or "" if the move says more than a device.
 std::string deviceText(const SourceUnit& unit, const Node* move, const Args& args) {
   const std::string method(move->a->text);
   if (method != "to") {
     if (move->list.empty()) return "\"" + method + "\"";
-    if (move->list.size() == 1 && move->list[0]->kind == N::integer) return "\"" + method + ":" + text(unit, move->list[0]) + "\"";
+    if (move->list.size() == 1 && move->list[0]->kind == N::integer) return "\"" + method + ":" + sourceOf(unit, move->list[0]) + "\"";
     return {};
   }
   if (move->list.size() != 1) return {};
@@ -25,7 +24,7 @@ std::string deviceText(const SourceUnit& unit, const Node* move, const Args& arg
   if (value->kind == N::keyword || value->kind == N::starred || value->kind == N::dstarred) return {};
   const Arg* given = args.get(0, "device");
   if (!given) return {};
-  return text(unit, value) + (isAny(given->value, V::tensor) ? ".device" : "");
+  return sourceOf(unit, value) + (isAny(given->value, V::tensor) ? ".device" : "");
 }
 
 // The statement before `s` in its block, or null.
@@ -73,12 +72,7 @@ void look(Interp& interp, const CallEvent& e) {
     Fix fix;
     fix.safe = !kRandom.count("torch." + last);
     fix.title = "Make it in place with device=" + device + (fix.safe ? "" : " (draws other random numbers)");
-    // A trailing comma before the parenthesis must not become two.
-    size_t at = made->end - 1;
-    while (at > made->begin && (unit.text[at - 1] == ' ' || unit.text[at - 1] == '\n' || unit.text[at - 1] == '\t')) --at;
-    const char before = at > 0 ? unit.text[at - 1] : '(';
-    const std::string comma = before == '(' ? "" : before == ',' ? " " : ", ";
-    fix.edits.push_back({{made->end - 1, made->end - 1}, comma + "device=" + device});
+    fix.edits.push_back(*addArgument(unit, made, "device=" + device));
     const uint32_t from = direct ? made->end : made->parent->end;
     const uint32_t to = direct ? move->end : move->parent->end;
     fix.edits.push_back({{from, to}, ""});

@@ -2,12 +2,35 @@
 
 #include <algorithm>
 
+#include "lsp/findings/loop_reports.h"
 #include "lsp/findings/severity.h"
 
 namespace flagos::lsp {
 
 void listenForFindings(Interp& interp) {
+  const auto loops = LoopReports::attach(interp);
+  listenAutocastDevice(interp);
+  listenCopyInLoop(interp, loops);
+  listenCudaExtension(interp);
+  listenDataParallel(interp);
+  listenDeviceBoundCheckpoint(interp);
+  listenDeviceMismatch(interp);
+  listenElementLoop(interp);
+  listenGeneratorDevice(interp);
+  listenGraphHeld(interp);
+  listenInductorBypassesRouting(interp);
+  listenIneffectiveAsync(interp);
+  listenLateVisibility(interp);
+  listenLoaderStarved(interp);
   listenMakeThenMove(interp);
+  listenNcclOnNpu(interp);
+  listenOptimizerBeforeMove(interp);
+  listenPlainAttribute(interp);
+  listenPredictedFallback(interp);
+  listenResultDropped(interp);
+  listenStaleRead(interp);
+  listenSyncInLoop(interp, loops);
+  listenUploadPerCall(interp);
 }
 
 namespace {
@@ -45,6 +68,7 @@ void settle(std::vector<Finding>& findings, const SourceUnit& unit, const Analys
 
 void finishFindings(Analysis& a, const AnalysisOptions& options) {
   findCudaOnlyCheck(a, options);
+  findPredictedOom(a, options);
   settle(a.findings, *a.unit, options);
 }
 

@@ -7,14 +7,22 @@
 #include <vector>
 
 #include "lsp/python/workspace.h"
+#include "runtime/dal/description.h"
 
 namespace flagos::lsp {
+
+// What is known of an assumed device beyond its name.
+struct MachineDevice {
+  dal::DeviceDescription description;
+  std::optional<double> free_bytes;        // now, of a device that is really there
+};
 
 // The devices that the analysis assumes. `known` is false until the machine has been looked at: conditions on
 // is_available() are then not decided.
 struct Machine {
   bool known = false;
   std::vector<std::string> devices;        // "npu:0", "npu:1"
+  std::map<std::string, MachineDevice> details;   // by device; none for a device of which only the name is given
   bool has(std::string_view type) const;
   int count(std::string_view type) const;
   // The accelerator torch.accelerator means: the first device's type, or "".

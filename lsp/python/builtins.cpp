@@ -180,6 +180,12 @@ Value Interp::environment(const Value& key, const Value& fallback, const Node* n
 std::optional<Value> Interp::callLibrary(const std::string& name, Args& args, const Node* n) {
   const Value first = args.at(0) ? args.at(0)->value : nullptr;
   if ((name == "os.environ.setdefault" || name == "os.putenv") && args.at(1)) emit(E::store, n, "os.environ", nullptr, args);
+  if (name == "os.environ.update") {
+    Args each;
+    if (is(first, V::dict)) for (const auto& [k, v] : heap_.at(first->object).slots) if (v) each.list.push_back({"", string(k), nullptr});
+    for (const auto& a : args.list) if (!a.name.empty()) each.list.push_back({"", string(a.name), nullptr});
+    emit(E::store, n, "os.environ", nullptr, each);
+  }
   if (name == "os.environ.get" || name == "os.getenv" || name == "os.environ.setdefault") {
     if (!first) return unknown("an environment variable");
     const Arg* d = args.get(1, "default");
@@ -408,6 +414,7 @@ std::optional<Value> Interp::callList(const Value& list_value, const std::string
     const Node* owner = n->a->a;
     Value longer;
     const Value element = method == "extend" ? elementOf(a->value) : a->value;
+    if (method == "append") emit(n, "list.append", list_value, args);
     if (list_value->kind == V::list && loops_.empty() && list_value->items.size() < 32 && method != "extend") {
       auto items = list_value->items;
       items.push_back(element);

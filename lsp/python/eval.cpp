@@ -142,7 +142,12 @@ Value Interp::evalInner(const Node* n) {
       return v;
     }
     case N::starred: case N::dstarred: return elementOf(eval(n->a));
-    case N::slice: for (const Node* c : n->list) eval(c); return unknown("a slice");
+    case N::slice:
+      for (const Node* c : n->list) {
+        const Value v = eval(c);
+        if (isAny(v, V::tensor)) emit(E::truth, c, "index", v, {});
+      }
+      return unknown("a slice");
     case N::error: for (const Node* c : n->list) eval(c); return unknown("this text has a syntax error");
     default: return unknown("not a value");
   }
@@ -410,11 +415,11 @@ std::vector<Value> Interp::unpack(const Value& v, size_t n) {
 Value Interp::evalSubscript(const Node* n) {
   const Value base = eval(n->a);
   Value key;
-  for (const Node* k : n->list) key = eval(k);
+  Args index, keys;
+  for (const Node* k : n->list) keys.list.push_back({"", key = eval(k), k});
   const bool is_slice = !n->list.empty() && n->list[0]->kind == N::slice;
-  Args index;
   if (key) index.list.push_back({"", key, n->list.back()});
-  if (isAny(base, V::tensor)) emit(E::subscript, n, "", base, index);
+  if (isAny(base, V::tensor)) emit(E::subscript, n, "", base, keys);
   return map(base, [&](const Value& b) -> Value {
     switch (b->kind) {
       case V::tensor: return withTraits(tensorOn(b->device), b, index, "[]");

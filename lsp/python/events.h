@@ -20,7 +20,7 @@ enum class E : uint16_t {
   truth = 8,        // receiver decides a condition; only for tensors
   operation = 16,   // an operator; args = both operands; only where one is a tensor
   subscript = 32,   // receiver [ args ]; only for tensors
-  store = 64,       // receiver [ args[0] ] = args[1]; `call` is "os.environ" for a write to the environment
+  store = 64,       // receiver [ args ] = "$value" of args; `call` is "os.environ" for a write to the environment
   assign = 128,     // node = the statement, args[0] = the value; receiver = the object for `a.b = value`, else null
   augment = 256,    // node = the statement, receiver = the target's value, args[0] = the operand
   foreign = 512,    // a call of something unknown: `call` is the method's or function's name as written

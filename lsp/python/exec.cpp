@@ -86,9 +86,9 @@ void Interp::assign(const Node* target, Value v, const Node* statement) {
       for (const Node* k : target->list) key = eval(k);
       const bool environment = is(base, V::external) && base->text == "os.environ";
       if (key && (environment || isAny(base, V::tensor))) {
-        Args stored;
-        stored.list.push_back({"", key, target->list.back()});
-        stored.list.push_back({"", v, nullptr});
+        Args stored;  // the value under its own name, since there may be several indices
+        for (const Node* k : target->list) stored.list.push_back({"", environment ? key : eval(k), k});
+        stored.list.push_back({"$value", v, nullptr});
         emit(E::store, target, environment ? "os.environ" : "", base, stored);
       }
       if (environment && is(key, V::string)) heap_.set(0, "$env:" + key->text, boundTo(v, textOf(target), statement));

@@ -70,6 +70,7 @@ class Interp {
   Value moduleDevice(const Value& instance, int depth = 0);
   std::optional<double> moduleBytes(const Value& instance, int depth = 0);
   const AnalysisOptions& options() const { return options_; }
+  Value defaultPlace() { bool decided = false; return defaultDevice(decided); }
   bool runningUncalled() const { return uncalled_; }   // a function that nothing in the file calls
   const SourceUnit* mainUnit() const { return unit_.get(); }
   // Devices that are known for certain for a value's placement: empty if anything about it is not.
@@ -89,6 +90,7 @@ class Interp {
   void assign(const Node* target, Value v, const Node* statement);
   void bindName(std::string_view name, Value v);
   void tellAssign(const Node* statement, const Value& v);
+  void markUsed(const Node* n);            // the machine's devices are looked at or used here
   void branch(const std::vector<std::function<void()>>& paths);
   void discard(const std::function<void()>& path);
   Value importModule(const std::string& dotted, const Node* n);

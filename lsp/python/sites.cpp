@@ -89,6 +89,11 @@ Value Interp::defaultDevice(bool& decided) {
 
 void Interp::record(const Node* n, std::string call, std::string kind, const Value& device, std::optional<double> bytes,
                     std::string bytes_how) {
+  if (n && kind != "source" && kind != "mention" && kind != "copy" && !isAny(device, V::unknown)) {
+    bool accelerator = false;
+    forEach(device, [&](const Value& d) { accelerator = accelerator || (d->text != "cpu" && d->text != "meta"); });
+    if (accelerator) markUsed(n);
+  }
   if (!n || frame().unit != unit_.get()) return;
   auto [it, added] = sites_.try_emplace(n);
   SiteRecord& r = it->second;
@@ -110,6 +115,14 @@ void Interp::record(const Node* n, std::string call, std::string kind, const Val
     if (r.site.bytes != bytes) { r.site.bytes.reset(); r.site.bytes_how = "differs between the calls of this line"; }
   }
   r.devices = join(r.devices, device);
+}
+
+void Interp::markUsed(const Node* n) {
+  if (heap_.get(0, "$used")) return;
+  auto where = std::make_shared<Val>(*integer(n->line));
+  where->node = n;
+  where->unit = frame().unit;
+  heap_.set(0, "$used", where);
 }
 
 void Interp::note(const Node* n, std::string text) {

@@ -232,7 +232,10 @@ Value Interp::callTensor(const Value& tensor, const std::string& method, Args& a
   if (method == "copy_" && args.at(0)) {
     const auto from = certainDevices(args.at(0)->value), to = certainDevices(tensor);
     if (from.size() == 1 && to.size() == 1 && from[0] != to[0]) record(n, call, "copy", tensor->device, bytes, how);
-    return tensor;
+    const Value filled = lateCopy(tensor, args.at(0)->value, args, n);
+    const Node* owner = n && n->kind == N::call && n->a->kind == N::attribute ? n->a->a : nullptr;
+    if (filled->late && owner && owner->kind == N::name) assign(owner, filled, frame().statement ? frame().statement : n);
+    return filled;
   }
   if (method == "type" && !args.list.empty()) {
     const Value& to = args.list[0].value;
@@ -337,7 +340,14 @@ std::optional<Value> Interp::callModuleMethod(const Value& instance, const std::
   emit(n, call, instance, args);
   static const Names same_object = {"train", "eval", "half", "float", "double", "bfloat16", "requires_grad_", "apply", "type"};
   if (same_object.count(method)) return instance;
-  if (method == "state_dict") return unknown("a state dict");
+  if (method == "state_dict") {
+    auto entry = std::make_shared<Val>(*tensorOn(moduleDevice(instance)));
+    auto v = std::make_shared<Val>();
+    v->kind = V::dict;
+    v->object = heap_.make();
+    heap_.set(v->object, "$any", entry);
+    return v;
+  }
   if (method == "__init__") return none();
   if (method == "children" || method == "modules") return iterableOf(unknown("a part of a module"));
   if (method == "generate") return tensorFrom(args, call);

@@ -180,6 +180,7 @@ std::optional<Value> Interp::callDeviceModule(const std::string& type, const std
   const std::string actual = any ? machine.accelerator() : type;
   const std::string full = "torch." + type + "." + rest;
   const Value first = args.list.empty() ? nullptr : args.list[0].value;
+  if (rest != "is_initialized" && rest != "manual_seed" && rest != "manual_seed_all") markUsed(n);
   const auto not_yet = [] { return unknown("the machine's devices are not known yet"); };
   if (rest == "is_available" || rest == "is_initialized") {
     emit(n, full, nullptr, args);
@@ -330,7 +331,11 @@ std::optional<Value> Interp::callTorch(const std::string& name, Args& args, cons
     const Value t = tensorFrom(args, name);
     auto p = std::make_shared<Val>(*t);
     p->text = "parameter";
-    if (args.at(0) && is(args.at(0)->value, V::tensor)) { p->shape = args.at(0)->value->shape; p->dtype = args.at(0)->value->dtype; }
+    if (args.at(0) && is(args.at(0)->value, V::tensor)) {
+      p->shape = args.at(0)->value->shape;
+      p->dtype = args.at(0)->value->dtype;
+      p->dims = args.at(0)->value->dims;
+    }
     return p;
   }
   if (rest.starts_with("nn.functional.") || rest.starts_with("nn.init.") || rest.starts_with("linalg.") || rest.starts_with("fft.") || rest.starts_with("special.")) {
@@ -368,7 +373,8 @@ std::optional<Value> Interp::callTorch(const std::string& name, Args& args, cons
       return map(e, [&](const Value& x) -> Value {
         auto part = std::make_shared<Val>(*x);
         if (x->kind == V::tuple || x->kind == V::list) for (auto& i : part->items) i = batch(i);
-        if (x->kind == V::tensor || x->kind == V::unknown) part->loader = n;
+        if (x->kind == V::integer || x->kind == V::real || x->kind == V::string) *part = *unknown("a batch that the DataLoader collates");
+        if (part->kind == V::tensor || part->kind == V::unknown) part->loader = n;
         if (x->kind == V::tensor) { part->pinned = pinned; part->shape.reset(); part->made_by = nullptr; part->dims = true; }
         return part;
       });

@@ -25,10 +25,13 @@ Machine machineOf(std::vector<std::string> devices) {
 
 Machine detectedMachine() {
   const std::string name = setting("FLAGOS_DEVICE_NAME").value_or("npu");
-  std::vector<std::string> devices;
-  for (const auto& d : dal::machine().devices)
-    if (d.index && d.usable) devices.push_back(name + ":" + std::to_string(*d.index));
-  return machineOf(std::move(devices));
+  Machine m = machineOf({});
+  for (const auto& d : dal::machine().devices) {
+    if (!d.index || !d.usable) continue;
+    m.devices.push_back(name + ":" + std::to_string(*d.index));
+    m.details[m.devices.back()] = {d.description, d.memory_free.value};
+  }
+  return m;
 }
 
 }  // namespace flagos::lsp

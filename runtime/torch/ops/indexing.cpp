@@ -141,7 +141,7 @@ bool catFits(const OpCall& c) {
     total += t.numel();
     if (t.numel() > 0 && t.is_alias_of(out)) return false;
   }
-  return total == out.numel();   // another size of `out`: the host route checks and resizes
+  return total > 0 && total == out.numel();   // another size of `out`: the host route checks and resizes
 }
 
 Result<void> flip(OpCall& c) {

@@ -63,6 +63,12 @@ Expectations read(const std::string& text) {
   while (std::getline(lines, line)) {
     ++number;
     if (number == 1 && line.starts_with("# devices: ")) out.machine = machineOf(splitDevices(line.substr(11)));
+    if (number == 2 && line.starts_with("# memory: ")) {  // "npu:0=2" in GiB
+      const auto equals = line.find('=');
+      auto& device = out.machine.details[line.substr(10, equals - 10)];
+      device.description.memory_bytes = static_cast<uint64_t>(std::stod(line.substr(equals + 1)) * (1u << 30));
+      device.description.max_alloc_bytes = device.description.memory_bytes / 4;
+    }
     const auto sites = line.find("#: "), findings = line.find("#! ");
     if (sites != std::string::npos) {
       auto list = line.substr(sites + 3, findings == std::string::npos || findings < sites ? std::string::npos : findings - sites - 3);
