@@ -45,31 +45,6 @@ std::string_view trim(std::string_view s) {
   return end == std::string_view::npos ? std::string_view() : s.substr(0, end + 1);
 }
 
-// Opens what `path` names inside `dir`: links, absolute ones too, are followed as if `dir` were the root, so that a
-// recorded machine can never be answered by this one. Where the kernel cannot do that (before 5.6, some containers) a
-// path whose links lead out of the folder is not opened. With dir "" plain open.
-int openIn(const std::string& dir, const std::string& path, int flags) {
-  flags |= flags & O_PATH ? O_CLOEXEC : O_CLOEXEC | O_NONBLOCK | O_NOCTTY;   // openat2 refuses what O_PATH ignores
-  if (dir.empty()) return ::open(path.c_str(), flags);
-  const int base = ::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-  if (base < 0) return -1;
-  open_how how{};
-  how.flags = static_cast<uint64_t>(flags);
-  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
-  int fd = static_cast<int>(::syscall(SYS_openat2, base, path.c_str(), &how, sizeof how));
-  if (fd < 0 && (errno == ENOSYS || errno == EPERM)) {
-    char real[PATH_MAX], real_base[PATH_MAX];
-    const std::string whole = dir + path;
-    if (::realpath(whole.c_str(), real) && ::realpath(dir.c_str(), real_base) &&
-        (std::string(real) + "/").rfind(std::string(real_base) + "/", 0) == 0)
-      fd = ::open(real, flags);
-  }
-  const int error = errno;
-  ::close(base);
-  errno = error;
-  return fd;
-}
-
 constexpr size_t kMaxNames = 65536;   // of one folder: more is no machine
 
 }  // namespace
@@ -77,6 +52,32 @@ constexpr size_t kMaxNames = 65536;   // of one folder: more is no machine
 Root::Root(std::string dir) : dir_(std::move(dir)) {
   while (!dir_.empty() && dir_.back() == '/') dir_.pop_back();
   live_ = dir_.empty();
+  if (live_) return;
+  base_ = std::shared_ptr<const int>(new int(::open(dir_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)), [](const int* fd) {
+    if (*fd >= 0) ::close(*fd);
+    delete fd;
+  });
+}
+
+// Opens what `path` names inside the folder: links, absolute ones too, are followed as if the folder were the root, so
+// that a recorded machine can never be answered by this one. Where the kernel cannot do that (before 5.6, some
+// containers) a path whose links lead out of the folder is not opened. Live: plain open.
+int Root::open(const std::string& path, int flags) const {
+  flags |= flags & O_PATH ? O_CLOEXEC : O_CLOEXEC | O_NONBLOCK | O_NOCTTY;   // openat2 refuses what O_PATH ignores
+  if (live_) return ::open(path.c_str(), flags);
+  if (*base_ < 0) return -1;
+  open_how how{};
+  how.flags = static_cast<uint64_t>(flags);
+  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+  const int fd = static_cast<int>(::syscall(SYS_openat2, *base_, path.c_str(), &how, sizeof how));
+  if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) return fd;
+  char real[PATH_MAX], real_base[PATH_MAX];
+  const std::string whole = dir_ + path;
+  if (::realpath(whole.c_str(), real) && ::realpath(dir_.c_str(), real_base) &&
+      (std::string(real) + "/").rfind(std::string(real_base) + "/", 0) == 0)
+    return ::open(real, flags);
+  errno = ENOENT;
+  return -1;
 }
 
 std::optional<std::string> Root::bytes(const std::string& path, size_t max_bytes) const {
@@ -85,7 +86,7 @@ std::optional<std::string> Root::bytes(const std::string& path, size_t max_bytes
 }
 
 std::optional<std::string> Root::read(const std::string& path, size_t max_bytes) const {
-  const int fd = openIn(dir_, path, O_RDONLY);
+  const int fd = open(path, O_RDONLY);
   if (fd < 0) return std::nullopt;
   struct stat s;
   std::optional<std::string> out;
@@ -127,7 +128,7 @@ std::optional<uint64_t> Root::number(const std::string& path) const {
 std::vector<std::string> Root::list(const std::string& path) const {
   std::vector<std::string> names;
   if (on_read) on_read(path);
-  const int fd = openIn(dir_, path, O_RDONLY | O_DIRECTORY);
+  const int fd = open(path, O_RDONLY | O_DIRECTORY);
   if (fd < 0) return names;
   DIR* d = ::fdopendir(fd);
   if (!d) { ::close(fd); return names; }
@@ -143,7 +144,7 @@ std::vector<std::string> Root::list(const std::string& path) const {
 
 bool Root::exists(const std::string& path) const {
   if (on_read) on_read(path);
-  const int fd = openIn(dir_, path, O_PATH | O_NOFOLLOW);
+  const int fd = open(path, O_PATH | O_NOFOLLOW);
   if (fd >= 0) ::close(fd);
   return fd >= 0;
 }
@@ -151,7 +152,7 @@ bool Root::exists(const std::string& path) const {
 std::optional<std::string> Root::linkName(const std::string& path) const {
   if (on_read) on_read(path);
   char buf[PATH_MAX];
-  const int fd = openIn(dir_, path, O_PATH | O_NOFOLLOW);
+  const int fd = open(path, O_PATH | O_NOFOLLOW);
   const ssize_t n = fd >= 0 ? ::readlinkat(fd, "", buf, sizeof buf) : -1;
   if (fd >= 0) ::close(fd);
   std::string target;
@@ -170,7 +171,7 @@ std::optional<std::string> Root::resolve(const std::string& path) const {
   if (on_read) on_read(path);
   char real[PATH_MAX], base[PATH_MAX];
   if (live_) return ::realpath(path.c_str(), real) ? std::optional<std::string>(real) : std::nullopt;
-  const int fd = openIn(dir_, path, O_PATH);
+  const int fd = open(path, O_PATH);
   if (fd < 0) return std::nullopt;
   const std::string self = "/proc/self/fd/" + std::to_string(fd);
   const ssize_t n = ::readlink(self.c_str(), real, sizeof real);
@@ -226,7 +227,7 @@ NodeAccess Root::node(const std::string& path) const {
   }
   loadNodes();
   const auto it = nodes_.find(path);
-  const int fd = it == nodes_.end() ? openIn(dir_, path, O_PATH | O_NOFOLLOW) : -1;
+  const int fd = it == nodes_.end() ? open(path, O_PATH | O_NOFOLLOW) : -1;
   if (fd >= 0) ::close(fd);
   a.exists = it != nodes_.end() || fd >= 0;
   if (it == nodes_.end()) return a;
