@@ -38,8 +38,8 @@ void fillBandwidth(Device& dev, const RatesTable& rates) {
   else if (dev.description.bandwidth_bps > 0)
     dev.bandwidth = Metric::of(dev.description.bandwidth_bps, "B/s", dev.description.rates_source, std::nullopt);
   else
-    dev.bandwidth = Metric::missing(
-        "B/s", dev.usable ? "it is measured when a program first uses the device" : "it was never measured, and the table has no rated figure");
+    dev.bandwidth = Metric::missing("B/s", dev.usable ? "it is measured when a program first uses the device"
+                                                      : "it was never measured, and the table has no rated figure");
 }
 
 std::string slug(const std::string& s) {
@@ -339,7 +339,8 @@ std::vector<FabricLink> fabricOf(const Facts& facts) {
         return !isCard(s) && std::find(y.links.begin(), y.links.end(), s) != y.links.end();
       });
       if (x.pci.empty() || y.pci.empty() || (!direct && !by_switch)) continue;
-      out.push_back({x.pci, y.pci, direct ? std::to_string(direct) + (direct == 1 ? " NVLink" : " NVLinks") : "an NVLink switch"});
+      out.push_back({x.pci, y.pci,
+                     direct ? std::to_string(direct) + (direct == 1 ? " NVLink" : " NVLinks") : "an NVLink switch"});
     }
   return out;
 }

@@ -69,7 +69,8 @@ void orderDevices(std::vector<Device>& devices, const EnumerateOptions& options,
     std::istringstream list(*options.visible);
     for (std::string item; std::getline(list, item, ',');) wanted.push_back(trim(item));
     for (const std::string& w : wanted)
-      if (std::string why = w.empty() ? "" : whyNames(w, devices); warnings && !why.empty()) warnings->push_back(std::move(why));
+      if (std::string why = w.empty() ? "" : whyNames(w, devices); warnings && !why.empty())
+        warnings->push_back(std::move(why));
     bool cpu_named = false;
     for (Device& d : devices) {
       const bool shown = std::any_of(wanted.begin(), wanted.end(), [&](const std::string& w) { return names(w, d); });

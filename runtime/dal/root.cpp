@@ -53,10 +53,11 @@ Root::Root(std::string dir) : dir_(std::move(dir)) {
   while (!dir_.empty() && dir_.back() == '/') dir_.pop_back();
   live_ = dir_.empty();
   if (live_) return;
-  base_ = std::shared_ptr<const int>(new int(::open(dir_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)), [](const int* fd) {
-    if (*fd >= 0) ::close(*fd);
-    delete fd;
-  });
+  base_ =
+      std::shared_ptr<const int>(new int(::open(dir_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)), [](const int* fd) {
+        if (*fd >= 0) ::close(*fd);
+        delete fd;
+      });
 }
 
 // Opens what `path` names inside the folder: links, absolute ones too, are followed as if the folder were the root, so

@@ -215,7 +215,8 @@ TopologyEdge edgeOf(Tree& tree, const std::vector<TopologyNode>& nodes, size_t a
   if (x.pci == y.pci) {
     e.cls = "SELF";
     e.why = "both are parts of one card";
-    e.paths.push_back({"host", Metric::missing("B/s", "no path is known"), "parts of one card see no memory of each other"});
+    e.paths.push_back(
+        {"host", Metric::missing("B/s", "no path is known"), "parts of one card see no memory of each other"});
     return e;
   }
   const auto cx = chainOf(x), cy = chainOf(y);
@@ -228,17 +229,19 @@ TopologyEdge edgeOf(Tree& tree, const std::vector<TopologyNode>& nodes, size_t a
   std::string host_why = "copies go through host memory";
   if (x.host_bridge == y.host_bridge && common > 0) {
     e.cls = below <= 1 ? "PIX" : "PXB";
-    e.why = "they meet at bridge " + cx[common - 1] + (below <= 1 ? "" : ", " + std::to_string(below) + " bridges deep");
+    e.why =
+        "they meet at bridge " + cx[common - 1] + (below <= 1 ? "" : ", " + std::to_string(below) + " bridges deep");
     std::string at;
     const AcsState acs = accessControl(tree, cx, cy, common, &at);
     if (acs.redirect == Redirect::on)
       host_why = "access control (ACS) of bridge " + at + " sends peer copies up to the root";
     else
-      e.paths.push_back({"peer", across,
-                         acs.redirect == Redirect::off
-                             ? "the kernel grants peer copies below one bridge, and access control (ACS) lets them across"
-                             : "the kernel grants peer copies below one bridge; provisional: " + acs.why,
-                         acs.redirect == Redirect::unknown});
+      e.paths.push_back(
+          {"peer", across,
+           acs.redirect == Redirect::off
+               ? "the kernel grants peer copies below one bridge, and access control (ACS) lets them across"
+               : "the kernel grants peer copies below one bridge; provisional: " + acs.why,
+           acs.redirect == Redirect::unknown});
   } else if (x.host_bridge == y.host_bridge) {
     e.cls = "PHB";
     e.why = "they meet only in the host bridge " + x.host_bridge;
@@ -296,7 +299,8 @@ Json toJson(const Topology& t) {
   for (const TopologyEdge& e : t.edges) {
     Json paths = Json::array();
     for (const TopologyPath& p : e.paths)
-      paths.push_back(Json{{"via", p.via}, {"bandwidth", flagos::toJson(p.bandwidth)}, {"why", p.why}, {"provisional", p.provisional}});
+      paths.push_back(Json{
+          {"via", p.via}, {"bandwidth", flagos::toJson(p.bandwidth)}, {"why", p.why}, {"provisional", p.provisional}});
     edges.push_back(Json{{"a", t.nodes[e.a].name},
                          {"b", t.nodes[e.b].name},
                          {"class", orNull(e.cls)},
@@ -340,10 +344,11 @@ std::string topologyText(const Topology& t) {
     out += "    " + n.name + ": to the host " + gigabytes(n.link) + ", at most " + gigabytes(n.link_max) +
            (n.narrowest.empty() || n.narrowest == n.pci ? "" : ", narrowest at " + n.narrowest) + "\n";
   for (const TopologyEdge& e : t.edges) {
-    out += "    " + t.nodes[e.a].name + " - " + t.nodes[e.b].name + ": " + (e.cls.empty() ? "unknown" : e.cls) + ", " + e.why + "\n";
+    out += "    " + t.nodes[e.a].name + " - " + t.nodes[e.b].name + ": " + (e.cls.empty() ? "unknown" : e.cls) + ", " +
+           e.why + "\n";
     for (const TopologyPath& p : e.paths)
-      out += std::string(&p == &e.paths.front() ? "        best: " : "        else: ") + p.via + ", " + gigabytes(p.bandwidth) +
-             (p.provisional ? ", provisional" : "") + ": " + p.why + "\n";
+      out += std::string(&p == &e.paths.front() ? "        best: " : "        else: ") + p.via + ", " +
+             gigabytes(p.bandwidth) + (p.provisional ? ", provisional" : "") + ": " + p.why + "\n";
   }
   return out;
 }

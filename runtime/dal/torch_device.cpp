@@ -26,7 +26,8 @@ Fact architectureOf(const Device& dev, const Card* c, const OpenClFacts* cl) {
   if (cl && cl->name.rfind("gfx", 0) == 0) return {cl->name.substr(0, cl->name.find(':')), "opencl", {}};
   if (dev.fingerprint.result == "exact" && dev.parent.empty())
     if (const Model* m = database().byName(dev.fingerprint.model); m && !m->arch.empty()) return {m->arch, "table", {}};
-  return missing(dev.kind == Kind::cpu ? "a processor's driver tells none" : "neither the driver nor the table tells it");
+  return missing(dev.kind == Kind::cpu ? "a processor's driver tells none"
+                                       : "neither the driver nor the table tells it");
 }
 
 Metric count(uint64_t value, const char* unit, const char* source, const std::string& why) {
@@ -42,10 +43,16 @@ Json pairOrNull(const std::optional<std::pair<int, int>>& p) {
 void fillTorch(Device& dev, const Card* c, const OpenClFacts* cl, const char* name_source) {
   TorchDevice& t = dev.torch;
   t.name = {dev.name, dev.fingerprint.result == "exact" ? "table" : name_source, {}};
-  t.stable_id = {dev.stable_id, c && c->in_sysfs ? "sysfs" : c ? "driver" : dev.kind == Kind::cpu ? "sysfs" : "opencl", {}};
+  t.stable_id = {dev.stable_id,
+                 c && c->in_sysfs        ? "sysfs"
+                 : c                     ? "driver"
+                 : dev.kind == Kind::cpu ? "sysfs"
+                                         : "opencl",
+                 {}};
   t.architecture = architectureOf(dev, c, cl);
   if (const int v = cl ? openClVersion(*cl) : 0) t.capability = {v / 1000, v % 1000};
-  else t.why_no_capability = cl ? "the driver's version text is no OpenCL version" : "no OpenCL driver lists the device";
+  else
+    t.why_no_capability = cl ? "the driver's version text is no OpenCL version" : "no OpenCL driver lists the device";
   t.supported_dtypes = dev.dtypes;
   const std::string why = c && c->asleep ? "the card is asleep and was not woken" : "no driver tells it";
   t.compute_units = cl && cl->compute_units ? count(cl->compute_units, "count", "opencl", why)
@@ -98,7 +105,8 @@ MemoryInfo memoryInfo(const Device& dev) {
     if (dev.memory_free.source == "opencl" && dev.opencl) {
       (void)askOpenClLoader(facts.opencl);
       for (const OpenClFacts& d : facts.opencl)
-        if (d.place.platform == dev.opencl->platform && d.place.device == dev.opencl->device) cl.free_bytes = d.free_bytes;
+        if (d.place.platform == dev.opencl->platform && d.place.device == dev.opencl->device)
+          cl.free_bytes = d.free_bytes;
     }
     Device now = dev;
     fillMemory(now, root, card, &cl, nv);

@@ -148,7 +148,8 @@ Fingerprint matchMeasured(const Database& db, const Board& board, double measure
   if (with.result == "unknown") left_out = "no model that fits reaches it";
   for (const Candidate& c : without.candidates)
     for (const Model* m : db.find(hexId(b.vendor, 4), hexId(b.device, 4)))
-      if (c.score > 0 && m->name == c.model && m->bandwidth_gbps > 0 && measured_gbps < kSlowestCopy * m->bandwidth_gbps)
+      if (c.score > 0 && m->name == c.model && m->bandwidth_gbps > 0 &&
+          measured_gbps < kSlowestCopy * m->bandwidth_gbps)
         left_out = "a busy or throttled card measures low";
   if (left_out.empty()) {
     Fingerprint f = with;

@@ -54,12 +54,14 @@ std::string askDcmi(const std::vector<std::string>& files, Facts& facts) {
   const auto chips = symbol<int (*)(int, int*)>(lib, "dcmi_get_device_num_in_card");
   const auto pcie = symbol<Ask>(lib, "dcmi_get_device_pcie_info_v2");
   if (!init || !cards || !chips || !pcie) return files.back() + " lacks dcmi_init or dcmi_get_device_pcie_info_v2";
-  const auto chip_info = symbol<Ask>(lib, "dcmi_get_device_chip_info"), hbm = symbol<Ask>(lib, "dcmi_get_device_hbm_info"),
+  const auto chip_info = symbol<Ask>(lib, "dcmi_get_device_chip_info"),
+             hbm = symbol<Ask>(lib, "dcmi_get_device_hbm_info"),
              ddr = symbol<Ask>(lib, "dcmi_get_device_memory_info_v3");
   const auto load = symbol<int (*)(int, int, int, unsigned*)>(lib, "dcmi_get_device_utilization_rate");
   if (const int e = init(); e != kOk) return "DCMI: error " + std::to_string(e) + " from dcmi_init";
   int count = 0, list[kMaxCards * 4] = {};
-  if (const int e = cards(&count, list, kMaxCards); e != kOk) return "DCMI: error " + std::to_string(e) + " from the card list";
+  if (const int e = cards(&count, list, kMaxCards); e != kOk)
+    return "DCMI: error " + std::to_string(e) + " from the card list";
   int added = 0, dropped = 0;
   for (int i = 0; i < std::min(count, kMaxCards); ++i) {
     int n = 0;

@@ -85,7 +85,8 @@ std::string readNvmlRecord(const std::string& text, Facts& facts) {
     if (const std::string v = stringOf(j, "vendor"); v.size() == 4) n.vendor = v;
     if (part(j, "nvLinks").is_array())
       for (const Json& l : part(j, "nvLinks"))
-        if (std::string to = normalPciAddress(stringOf(l, "remotePciBusId")); !to.empty()) n.links.push_back(std::move(to));
+        if (std::string to = normalPciAddress(stringOf(l, "remotePciBusId")); !to.empty())
+          n.links.push_back(std::move(to));
     n.memory = memoryOf(part(j, "memory"));
     n.why_no_memory = stringOf(part(j, "memory"), "error");
     readBusy(part(j, "utilization"), n.busy_percent, n.why_no_busy);
@@ -159,7 +160,8 @@ std::string askFamily(Facts& facts) {
       }
     if (!here) continue;
     // Starting such a library resumes every card of its vendor.
-    const std::string nothing = asleep.empty() ? askNvml(v, facts) : asleep + " is asleep, and asking " + v.title + " would wake it";
+    const std::string nothing =
+        asleep.empty() ? askNvml(v, facts) : asleep + " is asleep, and asking " + v.title + " would wake it";
     if (!nothing.empty()) why += (why.empty() ? "" : "; ") + nothing;
   }
   return facts.nvml.empty() ? why : "";

@@ -140,7 +140,10 @@ NvmlFacts ask(const Library& lib, const Api& api, Handle h, const VendorLibrary&
 const std::vector<VendorLibrary>& nvmlFamily() {
   static const std::vector<VendorLibrary> list = {
       {"10de", "NVML", "nvml", {"libnvidia-ml.so.1", "libnvidia-ml.so", "/usr/lib/wsl/lib/libnvidia-ml.so.1"}},
-      {"1e3e", "Iluvatar's library", "nvml", {"libixml.so", "/usr/local/corex/lib/libixml.so", "/usr/local/corex/lib64/libixml.so"}},
+      {"1e3e",
+       "Iluvatar's library",
+       "nvml",
+       {"libixml.so", "/usr/local/corex/lib/libixml.so", "/usr/local/corex/lib64/libixml.so"}},
       {"1e36", "Enflame's library", "efml", {"libefml.so.1", "libefml.so"}},
       {"1ded", "T-Head's library", "hgml", {"libhgml.so.1", "libhgml.so"}},
   };

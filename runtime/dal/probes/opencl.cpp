@@ -188,8 +188,8 @@ ProbeReport probeOpenCl(const Root& root, Facts& facts) {
     report.why_nothing = "no opencl.json in " + root.dir() + ": the driver's answers were not recorded";
   }
   for (OpenClFacts& d : facts.opencl)
-    for (std::string* s : {&d.platform, &d.platform_version, &d.name, &d.vendor_name, &d.driver_version, &d.version, &d.uuid,
-                           &d.board_name})
+    for (std::string* s : {&d.platform, &d.platform_version, &d.name, &d.vendor_name, &d.driver_version, &d.version,
+                           &d.uuid, &d.board_name})
       makePrintable(*s);
   report.found = static_cast<int>(facts.opencl.size());
   if (!report.why_nothing.empty()) report.why_nothing += " (" + installAdvice(root) + ")";

@@ -34,7 +34,8 @@ inline void promises(const flagos::dal::Inventory& inventory) {
     if (d.index && *d.index != next++) FAIL("indices are not dense");
     if (d.usable != d.why_unusable.empty()) FAIL("usable and its reason disagree");
     if (d.usable != d.opencl.has_value()) FAIL("usable without a place, or a place without use");
-    for (const flagos::Metric* m : {&d.memory_dedicated, &d.memory_shared, &d.memory_used, &d.memory_free, &d.utilisation})
+    for (const flagos::Metric* m :
+         {&d.memory_dedicated, &d.memory_shared, &d.memory_used, &d.memory_free, &d.utilisation})
       if (m->value.has_value() == !m->why_missing.empty()) FAIL("a number and its absence at once");
     if (d.name.empty() || d.stable_id.empty()) FAIL("no name or id");
   }

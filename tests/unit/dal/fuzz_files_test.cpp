@@ -39,7 +39,8 @@ class Copy {
   explicit Copy(const std::string& machine) {
     char name[] = "/tmp/flagos-fuzz-XXXXXX";
     root = ::mkdtemp(name);
-    fs::copy(machines::kFolder + "/" + machine, root, fs::copy_options::recursive | fs::copy_options::copy_symlinks | fs::copy_options::overwrite_existing);
+    fs::copy(machines::kFolder + "/" + machine, root,
+             fs::copy_options::recursive | fs::copy_options::copy_symlinks | fs::copy_options::overwrite_existing);
     options = machines::expected(machine).options;
     options.root = root;
     // What no recorded machine has of its own.
@@ -55,8 +56,10 @@ class Copy {
     config[0x102] = 1;
     for (const auto& e : fs::recursive_directory_iterator(root))
       if (e.path().filename() == "class" && e.is_regular_file())
-        for (const auto& [file, text] : {std::pair<const char*, std::string>{"/config", config}, {"/npu_memory_utilization", "1048576"}})
-          if (!fs::exists(e.path().parent_path().string() + file)) put(e.path().parent_path().string().substr(root.size()) + file, text);
+        for (const auto& [file, text] :
+             {std::pair<const char*, std::string>{"/config", config}, {"/npu_memory_utilization", "1048576"}})
+          if (!fs::exists(e.path().parent_path().string() + file))
+            put(e.path().parent_path().string().substr(root.size()) + file, text);
   }
   ~Copy() { fs::remove_all(root); }
   void put(const std::string& path, const std::string& text) const {
@@ -80,7 +83,8 @@ class Copy {
     watch.on_read = [&](const std::string& p) {
       std::error_code none;
       const fs::path real = fs::canonical(root + p, none);
-      if (!none && fs::is_regular_file(real) && real.string().rfind(root + "/", 0) == 0) out.emplace(kindOf(p), real.string());
+      if (!none && fs::is_regular_file(real) && real.string().rfind(root + "/", 0) == 0)
+        out.emplace(kindOf(p), real.string());
     };
     enumerate(watch);
     return out;
@@ -109,15 +113,39 @@ TEST_CASE("fuzz: every kind of file of every machine") {
     }
   }
   const std::string pci = "/sys/bus/pci/devices/BDF/", kfd = "/sys/class/kfd/kfd/topology/nodes//";
-  for (const std::string& kind :
-       {pci + "class", pci + "vendor", pci + "device", pci + "subsystem_vendor", pci + "subsystem_device", pci + "revision",
-        pci + "config", pci + "power/runtime_status", pci + "numa_node", pci + "current_link_speed", pci + "current_link_width",
-        pci + "max_link_speed", pci + "max_link_width", pci + "mem_info_vram_total", pci + "mem_info_vram_used",
-        pci + "mem_info_gtt_total", pci + "gpu_busy_percent", pci + "gpu_metrics", pci + "vbios_version",
-        pci + "npu_memory_utilization", kfd + "properties", kfd + "mem_banks//properties", kfd + "io_links//properties",
-        std::string("/proc/driver/nvidia/gpus/BDF/information"), std::string("/proc/meminfo"), std::string("/proc/cpuinfo"),
-        std::string("/proc/self/status"), std::string("/nodes.tsv"), std::string("/opencl.json"), std::string("/nvml.json"),
-        std::string("/rates.json"), std::string("/usr/share/misc/pci.ids"), std::string("/sys/devices/system/node/node/distance")}) {
+  for (const std::string& kind : {pci + "class",
+                                  pci + "vendor",
+                                  pci + "device",
+                                  pci + "subsystem_vendor",
+                                  pci + "subsystem_device",
+                                  pci + "revision",
+                                  pci + "config",
+                                  pci + "power/runtime_status",
+                                  pci + "numa_node",
+                                  pci + "current_link_speed",
+                                  pci + "current_link_width",
+                                  pci + "max_link_speed",
+                                  pci + "max_link_width",
+                                  pci + "mem_info_vram_total",
+                                  pci + "mem_info_vram_used",
+                                  pci + "mem_info_gtt_total",
+                                  pci + "gpu_busy_percent",
+                                  pci + "gpu_metrics",
+                                  pci + "vbios_version",
+                                  pci + "npu_memory_utilization",
+                                  kfd + "properties",
+                                  kfd + "mem_banks//properties",
+                                  kfd + "io_links//properties",
+                                  std::string("/proc/driver/nvidia/gpus/BDF/information"),
+                                  std::string("/proc/meminfo"),
+                                  std::string("/proc/cpuinfo"),
+                                  std::string("/proc/self/status"),
+                                  std::string("/nodes.tsv"),
+                                  std::string("/opencl.json"),
+                                  std::string("/nvml.json"),
+                                  std::string("/rates.json"),
+                                  std::string("/usr/share/misc/pci.ids"),
+                                  std::string("/sys/devices/system/node/node/distance")}) {
     INFO("never mutated: " << kind);
     CHECK(mutated[kind] > 0);
   }
@@ -126,7 +154,8 @@ TEST_CASE("fuzz: every kind of file of every machine") {
 TEST_CASE("odd things in the place of files: nothing blocks, nothing leaves the folder, nothing throws") {
   const std::string secret = "/tmp/flagos-secret-" + std::to_string(::getpid());
   REQUIRE(writeFileAtomic(secret, "very secret text"));
-  for (const char* name : {"amd-mi300x-fabric", "apu-strix-halo", "intel-npu-igpu", "nvidia-4090-rebuilt", "topology-ladder"}) {
+  for (const char* name :
+       {"amd-mi300x-fabric", "apu-strix-halo", "intel-npu-igpu", "nvidia-4090-rebuilt", "topology-ladder"}) {
     const Copy copy(name);
     for (const auto& [kind, file] : copy.files()) {
       const auto before = readFile(file);

@@ -102,7 +102,8 @@ TEST_CASE("fuzz: config spaces, answers of libraries, measured rates, settings")
       config[at + 3] = static_cast<char>(rng() % 3 ? 0x10 + rng() % 4 : rng());
     }
     const dal::AcsState s = dal::acsOf(config);
-    if ((s.redirect == dal::Redirect::unknown) == s.why.empty()) FAIL("unknown without a reason, or a reason without need");
+    if ((s.redirect == dal::Redirect::unknown) == s.why.empty())
+      FAIL("unknown without a reason, or a reason without need");
     on += s.redirect == dal::Redirect::on;
     off += s.redirect == dal::Redirect::off;
     const std::string clean = dal::withoutSerialNumber(config);

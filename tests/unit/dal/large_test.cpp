@@ -29,9 +29,9 @@ std::map<std::string, std::string> state(const std::string& dir) {
   for (const auto& e : std::filesystem::recursive_directory_iterator(dir)) {
     struct stat s;
     if (::lstat(e.path().c_str(), &s) != 0) continue;
-    out[e.path().string()] = std::to_string(s.st_ino) + " " + std::to_string(s.st_size) + " " + std::to_string(s.st_mtim.tv_sec) +
-                             "." + std::to_string(s.st_mtim.tv_nsec) + " " + std::to_string(s.st_ctim.tv_sec) + "." +
-                             std::to_string(s.st_ctim.tv_nsec);
+    out[e.path().string()] = std::to_string(s.st_ino) + " " + std::to_string(s.st_size) + " " +
+                             std::to_string(s.st_mtim.tv_sec) + "." + std::to_string(s.st_mtim.tv_nsec) + " " +
+                             std::to_string(s.st_ctim.tv_sec) + "." + std::to_string(s.st_ctim.tv_nsec);
   }
   return out;
 }

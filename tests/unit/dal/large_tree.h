@@ -71,7 +71,8 @@ inline int write(const std::string& root) {
       if (n % 4 == 3) put(root + dir + "/power/runtime_status", "suspended\n");
       put(root + "/dev/dri/" + render, "");
       nodes += std::string("/dev/dri/") + render + "\t0660\t0\t109\n";
-      devices += std::string(n ? "," : "") + R"({"CL_DEVICE_NAME":"gfx1100","CL_DEVICE_TYPE":"GPU","CL_DEVICE_VENDOR_ID":4098,)" +
+      devices += std::string(n ? "," : "") +
+                 R"({"CL_DEVICE_NAME":"gfx1100","CL_DEVICE_TYPE":"GPU","CL_DEVICE_VENDOR_ID":4098,)" +
                  R"("CL_DEVICE_VERSION":"OpenCL 2.0","CL_DEVICE_PCI_BUS_INFO_KHR":")" + card + R"("})";
     }
   }

@@ -73,14 +73,18 @@ TEST_CASE("files are read with caps and without blocking") {
 
 TEST_CASE("texts of drivers are shown without control characters") {
   struct Row { const char* in; const char* out; };
-  for (const Row& r : {Row{"Radeon\x1b[31m RX\n", "Radeon [31m RX"}, Row{"a\tb\x7f", "a b"}, Row{"\xc2\x9b" "31m", "  31m"},
+  for (const Row& r : {Row{"Radeon\x1b[31m RX\n", "Radeon [31m RX"}, Row{"a\tb\x7f", "a b"},
+                       Row{"\xc2\x9b"
+                           "31m",
+                           "  31m"},
                        Row{"Gr\xc3\xbc\xc3\x9f", "Gr\xc3\xbc\xc3\x9f"}, Row{"\xc2", "\xc2"}, Row{"", ""}}) {
     std::string s = r.in;
     dal::makePrintable(s);
     CHECK(s == r.out);
   }
   Folder f;
-  f.write("/opencl.json", R"({"platforms":[{"name":"p\u001b","devices":[{"CL_DEVICE_NAME":"x\n\u001b[2J","CL_DEVICE_TYPE":"GPU"}]}]})");
+  f.write("/opencl.json",
+          R"({"platforms":[{"name":"p\u001b","devices":[{"CL_DEVICE_NAME":"x\n\u001b[2J","CL_DEVICE_TYPE":"GPU"}]}]})");
   const auto inventory = dal::enumerate({f.dir, std::nullopt, false});
   REQUIRE(inventory.devices.size() == 1);
   CHECK(inventory.devices[0].name == "x  [2J");

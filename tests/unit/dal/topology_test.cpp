@@ -119,11 +119,12 @@ TEST_CASE("access control of bridges: on, off, absent, unreadable") {
   loop[0x143] = 0x14;
   std::string outside = config({{0x100, 3, 0}});
   outside[0x102] = static_cast<char>(0xc1), outside[0x103] = static_cast<char>(0xff);   // next = 0xffc
-  for (const Row& r : {Row{config({{0x100, 0x0d, 0x04}}), Redirect::on}, Row{config({{0x100, 0x0d, 0x1f}}), Redirect::on},
-                       Row{config({{0x100, 0x0d, 0x01}}), Redirect::off}, Row{config({{0x100, 1, 0}, {0x148, 0x0d, 0x0c}}), Redirect::on},
-                       Row{config({{0x100, 1, 0}}), Redirect::off}, Row{config({}), Redirect::off},
-                       Row{std::string(64, '\x11'), Redirect::unknown}, Row{"", Redirect::unknown}, Row{loop, Redirect::unknown},
-                       Row{outside, Redirect::unknown}}) {
+  for (const Row& r :
+       {Row{config({{0x100, 0x0d, 0x04}}), Redirect::on}, Row{config({{0x100, 0x0d, 0x1f}}), Redirect::on},
+        Row{config({{0x100, 0x0d, 0x01}}), Redirect::off},
+        Row{config({{0x100, 1, 0}, {0x148, 0x0d, 0x0c}}), Redirect::on}, Row{config({{0x100, 1, 0}}), Redirect::off},
+        Row{config({}), Redirect::off}, Row{std::string(64, '\x11'), Redirect::unknown}, Row{"", Redirect::unknown},
+        Row{loop, Redirect::unknown}, Row{outside, Redirect::unknown}}) {
     const auto s = dal::acsOf(r.bytes);
     CHECK(s.redirect == r.redirect);
     CHECK((s.redirect == Redirect::unknown) == !s.why.empty());
@@ -149,7 +150,8 @@ TEST_CASE("access control decides between straight across and up to the root") {
   REQUIRE_FALSE(bridges.empty());
   const auto setAll = [&](const std::string& bytes) {
     for (const auto& n : between.nodes)
-      for (const std::string& b : n.bridges) REQUIRE(writeFileAtomic(root + "/sys/bus/pci/devices/" + b + "/config", bytes));
+      for (const std::string& b : n.bridges)
+        REQUIRE(writeFileAtomic(root + "/sys/bus/pci/devices/" + b + "/config", bytes));
   };
   setAll(config({{0x100, 0x0d, 0}}));
   auto e = edge(read(), 0, 2);

@@ -57,8 +57,12 @@ TEST_CASE("capability is the OpenCL version, architecture the compilers' word") 
   dal::OpenClFacts d;
   d.type = "CPU";
   d.name = "p";
-  for (const auto& [text, expected] : {std::pair{"OpenCL 3.0 PoCL", 3000}, {"OpenCL 1.2 pocl", 1002}, {"OpenCL x", 0}, {"", 0},
-                                       {"OpenCL -1.0", 0}, {"OpenCL 2", 2000}}) {
+  for (const auto& [text, expected] : {std::pair{"OpenCL 3.0 PoCL", 3000},
+                                       {"OpenCL 1.2 pocl", 1002},
+                                       {"OpenCL x", 0},
+                                       {"", 0},
+                                       {"OpenCL -1.0", 0},
+                                       {"OpenCL 2", 2000}}) {
     d.version = text;
     CHECK(dal::openClVersion(d) == expected);
   }
@@ -74,7 +78,8 @@ TEST_CASE("capability is the OpenCL version, architecture the compilers' word") 
   CHECK(devices[0].torch.capability == std::pair{3, 0});
   CHECK(devices[0].torch.architecture.value == "sm_90");
   f.cards[0].vendor = "1002";
-  for (const auto& [version, word] : {std::pair{110000u, "gfx1100"}, {90010u, "gfx90a"}, {90402u, "gfx942"}, {110501u, "gfx1151"}}) {
+  for (const auto& [version, word] :
+       {std::pair{110000u, "gfx1100"}, {90010u, "gfx90a"}, {90402u, "gfx942"}, {110501u, "gfx1151"}}) {
     f.cards[0].gfx_target = version;
     f.opencl[0].nv_major = 0;
     CHECK(dal::mergeDevices(dal::Root("/nonexistent"), f)[0].torch.architecture.value == word);
@@ -137,7 +142,8 @@ TEST_CASE("a machine's measured rates are read by identity and build; a copy tha
   REQUIRE(card.fingerprint.result == "family");
   CHECK_FALSE(card.bandwidth.value.has_value());
   struct Row { double bytes; const char* build; const char* result; bool shown; };
-  for (const Row& r : {Row{1e9, "", "exact", true}, Row{1e8, "", "family", true}, Row{1e9, " other", "family", false}}) {
+  for (const Row& r :
+       {Row{1e9, "", "exact", true}, Row{1e8, "", "family", true}, Row{1e9, " other", "family", false}}) {
     const Json rates{{"version", 1},
                      {"devices",
                       {{card.fingerprint.identity + card.fingerprint.build + r.build,
@@ -155,9 +161,10 @@ TEST_CASE("a machine's measured rates are read by identity and build; a copy tha
 
 TEST_CASE("a visibility list that names nothing is said, entry by entry") {
   struct Row { const char* list; size_t warnings; const char* says; };
-  for (const Row& r : {Row{"0", 0, ""}, Row{"0,1", 0, ""}, Row{"0,7", 1, "'7' names no device; without the variable there are indices 0 to 1"},
-                       Row{"-1", 1, "'-1'"}, Row{"gpu", 1, "'gpu'"}, Row{",, 0 ,", 0, ""}, Row{"0000:ff:00.0", 1, "0000:ff:00.0"},
-                       Row{"a,b", 2, "'a'"}}) {
+  for (const Row& r :
+       {Row{"0", 0, ""}, Row{"0,1", 0, ""},
+        Row{"0,7", 1, "'7' names no device; without the variable there are indices 0 to 1"}, Row{"-1", 1, "'-1'"},
+        Row{"gpu", 1, "'gpu'"}, Row{",, 0 ,", 0, ""}, Row{"0000:ff:00.0", 1, "0000:ff:00.0"}, Row{"a,b", 2, "'a'"}}) {
     auto o = machines::expected("nvidia-h100-pair").options;
     o.visible = r.list;
     const auto inventory = dal::enumerate(o);
@@ -184,13 +191,16 @@ TEST_CASE("the choice between drivers is told by the step that decided it") {
     d.error = error;
     return d;
   };
-  const auto vendor = driver("AMD Accelerated Parallel Processing", "OpenCL 2.0"), rusticl = driver("rusticl", "OpenCL 3.0"),
-             pocl = driver("Portable Computing Language", "OpenCL 3.0"), old = driver("A", "OpenCL 1.2"),
-             broken = driver("AMD", "OpenCL 3.0", -5), twin = driver("B", "OpenCL 1.2");
+  const auto vendor = driver("AMD Accelerated Parallel Processing", "OpenCL 2.0"),
+             rusticl = driver("rusticl", "OpenCL 3.0"), pocl = driver("Portable Computing Language", "OpenCL 3.0"),
+             old = driver("A", "OpenCL 1.2"), broken = driver("AMD", "OpenCL 3.0", -5),
+             twin = driver("B", "OpenCL 1.2");
   struct Row { const dal::OpenClFacts *best, *other; const char* why; };
-  for (const Row& r : {Row{&vendor, &rusticl, "the vendor's own driver before a generic one"},
-                       Row{&rusticl, &pocl, "of generic drivers rusticl"}, Row{&vendor, &old, "the newer OpenCL version"},
-                       Row{&pocl, &broken, "a working driver before one whose calls fail"}, Row{&old, &twin, "the platform's name decides"}}) {
+  for (const Row& r :
+       {Row{&vendor, &rusticl, "the vendor's own driver before a generic one"},
+        Row{&rusticl, &pocl, "of generic drivers rusticl"}, Row{&vendor, &old, "the newer OpenCL version"},
+        Row{&pocl, &broken, "a working driver before one whose calls fail"},
+        Row{&old, &twin, "the platform's name decides"}}) {
     CHECK(dal::betterDriver(*r.best, *r.other));
     CHECK_FALSE(dal::betterDriver(*r.other, *r.best));
     CHECK_THAT(dal::whyPreferred(*r.best, *r.other), Catch::Contains(r.why));

@@ -104,9 +104,10 @@ TEST_CASE("DCMI: name, memory in MiB and load of the chips whose cards are here"
 
 TEST_CASE("an address is found in a struct of unknown layout, and memory must make sense") {
   struct Row { std::string bytes; const char* address; };
-  for (const Row& r : {Row{std::string("\x01\0\0\0", 4) + "0000:41:00.0" + std::string(8, '\0'), "0000:41:00.0"},
-                       Row{"0000:41:00.0" + std::string(4, '\0') + "00010000:e1:00.0" + std::string(4, '\0'), "10000:e1:00.0"},
-                       Row{std::string(64, 'Z'), ""}, Row{std::string(64, '0'), ""}, Row{"", ""}})
+  for (const Row& r :
+       {Row{std::string("\x01\0\0\0", 4) + "0000:41:00.0" + std::string(8, '\0'), "0000:41:00.0"},
+        Row{"0000:41:00.0" + std::string(4, '\0') + "00010000:e1:00.0" + std::string(4, '\0'), "10000:e1:00.0"},
+        Row{std::string(64, 'Z'), ""}, Row{std::string(64, '0'), ""}, Row{"", ""}})
     CHECK(dal::addressIn(reinterpret_cast<const unsigned char*>(r.bytes.data()), r.bytes.size()) == r.address);
   constexpr uint64_t gib = 1ull << 30;
   CHECK(dal::saneMemory(80 * gib, 20 * gib, 60 * gib));
