@@ -474,62 +474,6 @@ Value Interp::evalSubscript(const Node* n) {
   });
 }
 
-Value Interp::evalComp(const Node* n) {
-  const ObjectId scope = frame().scope;
-  std::vector<std::pair<std::string, Value>> saved;
-  const std::function<void(const Node*)> save = [&](const Node* t) {
-    if (!t) return;
-    if (t->kind == N::name) saved.emplace_back(std::string(t->text), heap_.get(scope, std::string(t->text)));
-    for (const Node* c : t->list) save(c);
-  };
-  std::vector<Value> results;
-  std::vector<Value> keys;
-  bool exact = true;
-  const size_t loops = loops_.size();
-  const std::function<void(size_t)> clause = [&](size_t i) {
-    if (i == n->list.size()) {
-      if (n->a && n->a->kind == N::pair) { keys.push_back(eval(n->a->a)); results.push_back(eval(n->a->b)); }
-      else { results.push_back(eval(n->a)); }
-      return;
-    }
-    const Node* c = n->list[i];
-    if (c->kind == N::if_clause) {
-      const Truth t = truth(condition(c->a));
-      if (t == Truth::unknown) exact = false;
-      if (t != Truth::no) clause(i + 1);
-      return;
-    }
-    save(c->a);
-    const Value over = eval(c->b);
-    emit(E::iterate, c->b, "", over, {});
-    loops_.push_back({n, frame().unit});
-    if ((is(over, V::tuple) || is(over, V::list)) && over->items.size() <= 8) {
-      for (const auto& item : over->items) { assign(c->a, item, n); clause(i + 1); }
-    } else {
-      exact = false;
-      assign(c->a, elementOf(over), n);
-      clause(i + 1);
-    }
-  };
-  clause(0);
-  loops_.resize(loops);
-  for (auto it = saved.rbegin(); it != saved.rend(); ++it) heap_.set(scope, it->first, it->second);
-  if (n->text == "dict") {
-    const ObjectId id = heap_.make();
-    for (size_t i = 0; i < results.size(); ++i) {
-      if (is(keys[i], V::string)) heap_.set(id, keys[i]->text, results[i]);
-      else heap_.set(id, "$any", join(heap_.get(id, "$any"), results[i]));
-    }
-    auto v = std::make_shared<Val>();
-    v->kind = V::dict;
-    v->object = id;
-    return v;
-  }
-  if (exact && n->text == "list") return list(std::move(results));
-  const Value element = joinAll(results);
-  return iterableOf(element ? element : unknown("an empty comprehension"));
-}
-
 Value Interp::attribute(const Value& base, std::string_view name, const Node* n) {
   return map(base, [&](const Value& b) { return attributeOf(b, name, n); });
 }
