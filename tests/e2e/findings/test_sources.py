@@ -52,13 +52,15 @@ def reviewed(name):
 
 
 def loud_findings(folder, paths):
-    """(path, code, text of the range's first line) -> message"""
-    out = {}
+    """(path, code, text of the range's first line) -> message; and the files that took too long to follow to their end"""
+    out, incomplete = {}, set()
     for start in range(0, len(paths), 100):
         done = subprocess.run([LSP, "--check", *paths[start:start + 100], "--json", "--devices", "npu:0,npu:1", "--encoding", "utf-8"],
                               capture_output=True, timeout=900)
         assert done.returncode in (0, 1), done.stderr.decode()
         for entry in json.loads(done.stdout)["files"]:
+            if entry.get("incomplete"):
+                incomplete.add(os.path.relpath(entry["path"], folder))
             loud = [f for f in entry["findings"] if f["severity"] in LOUD]
             if not loud:
                 continue
@@ -68,7 +70,7 @@ def loud_findings(folder, paths):
                 begin, end = f["range"]["start"], f["range"]["end"]
                 text = lines[begin["line"]][begin["character"]:end["character"] if end["line"] == begin["line"] else None]
                 out[os.path.relpath(entry["path"], folder), f["code"], text.decode("utf-8", "replace")] = f"{entry['path']}:{begin['line'] + 1}: {f['message']} [{f['code']}]"
-    return out
+    return out, incomplete
 
 
 @pytest.mark.parametrize("name, step", [("stdlib", 25), ("torch", 40)])
@@ -78,7 +80,7 @@ def test_no_unreviewed_warning(name, step):
     known = reviewed(name)
     # Files with reviewed warnings are always read, so that an entry that is no longer true is noticed.
     chosen = paths if whole else sorted(set(paths[::step]) | {os.path.join(folder, k[0]) for k in known})
-    found = loud_findings(folder, chosen)
+    found, incomplete = loud_findings(folder, chosen)
     assert not [m for k, m in found.items() if k not in known], "\n".join(["not in the reviewed list:"] + [m for k, m in found.items() if k not in known])
-    gone = [k for k in known if k not in found]
+    gone = [k for k in known if k not in found and k[0] not in incomplete]
     assert not gone, "reviewed, but no longer found; remove: " + "; ".join(map(str, gone))
