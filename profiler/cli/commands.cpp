@@ -5,6 +5,7 @@
 
 namespace flagos::cli {
 
+Run setupCertify(CLI::App&);
 Run setupDevices(CLI::App&);
 Run setupDoctor(CLI::App&);
 Run setupExplain(CLI::App&);
@@ -14,6 +15,7 @@ Run setupTop(CLI::App&);
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
+      {"certify", "run every dense operator of PyTorch and say how each was computed", setupCertify},
       {"devices", "every device found, the source of each number, and why each probe found nothing", setupDevices},
       {"doctor", "what a bug report needs, and what to do about what is wrong", setupDoctor},
       {"explain", "why a call takes its route, and what would change that", setupExplain},

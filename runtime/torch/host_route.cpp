@@ -107,6 +107,8 @@ CallDevice deviceOfCall(const c10::OperatorHandle& op, const c10::IValue* args, 
 at::Tensor freshResult(at::Tensor&& cpu, ocl::Device& device, bool staged) {
   TORCH_CHECK_NOT_IMPLEMENTED(cpu.layout() == at::kStrided, "npu tensors are strided; this operator made one of layout ",
                               cpu.layout());
+  TORCH_CHECK_NOT_IMPLEMENTED(!cpu.is_quantized(), "npu tensors are not quantized; this operator made one of type ",
+                              cpu.scalar_type(), ". Quantize on the CPU (`.cpu()`).");
   const int index = static_cast<int>(device.index());
   auto* impl = cpu.unsafeGetTensorImpl();
   if (!staged && cpu.use_count() == 1 && impl->storage().use_count() == 1) {

@@ -4,7 +4,7 @@ An outcome is None (the CPU itself refuses the sample: nothing to compare), EQUA
 ("wrong", reason).
 """
 import torch
-from compare import alias_difference, differences, misplaced, widened
+from compare import alias_difference, differences, misplaced, widened, with_saved_types
 from samples import LAYOUTS, Call, determined, in_layout, tensors
 
 EQUAL = ("equal", "")
@@ -52,7 +52,7 @@ def judge_forward(op, call, values):
         return refused(error)
     if not call.needs_no_device() and misplaced(cpu, npu):
         return wrong(misplaced(cpu, npu))
-    text = differences(cpu, npu, values, lambda: attempt(lambda: widened(call).run(op, "cpu"))[0])
+    text = differences(cpu, with_saved_types(op.name, cpu, npu), values, lambda: attempt(lambda: widened(call).run(op, "cpu"))[0])
     text = text or alias_difference(cpu_args, cpu, npu_args, npu)
     return wrong(text) if text else EQUAL
 

@@ -50,6 +50,17 @@ def as_close_as(x, y, exact):
     return (b - c).abs().max().item() <= allowed and torch.equal(x[~fine].isnan(), y[~fine].isnan())
 
 
+# Means and deviations that normalisation saves for its backward: the CPU keeps those of half types in the half type,
+# the npu (as other accelerators) in float32. Their values are compared all the same.
+SAVED = {"native_batch_norm", "native_layer_norm", "_native_batch_norm_legit", "_batch_norm_with_update"}
+
+
+def with_saved_types(name, cpu, npu):
+    if name not in SAVED:
+        return npu
+    return tuple(y.to(x.dtype) if i and y.dtype == torch.float32 else y for i, (x, y) in enumerate(zip(cpu, npu)))
+
+
 def differences(cpu, npu, values=True, exact=None):
     """None, or a sentence. values: False compares shapes and dtypes only. exact: a function that gives the results in a
     wider type, or None where that cannot be done."""

@@ -15,9 +15,14 @@ import json
 import sys
 import warnings
 
+import arguments
+import checks
 import torch
-from checks import CHECKS
 from samples import entries, full_name
+
+CHECKS = {**checks.CHECKS, **arguments.CHECKS}
+# Checks that make several calls of one sample: about so many.
+PER_SAMPLE = {"layouts": 3, "backward_layouts": 3, "out": 5, "inplace": 4, "zero": 4, "broadcast": 5, "promotion": 6}
 
 warnings.filterwarnings("ignore")
 
@@ -39,7 +44,7 @@ def ran_since(before):
 
 
 def verdict(outcomes, limit):
-    """The worst outcome of the first `limit` samples that the CPU can run: (verdict, reason, samples)."""
+    """The worst outcome of the first `limit` calls that the CPU can run: (verdict, reason, calls)."""
     done, worst = 0, ("none", "no sample that the CPU runs")
     for outcome in outcomes:
         if outcome is None:
@@ -56,12 +61,12 @@ def verdict(outcomes, limit):
 
 def judge(check, op, dtype, samples):
     try:
-        return verdict(CHECKS[check](op, dtype), samples)
+        return verdict(CHECKS[check](op, dtype), samples * PER_SAMPLE.get(check, 1))
     except Exception as error:  # noqa: BLE001 - PyTorch cannot make its own samples for this dtype
         return ("none", f"no samples: {type(error).__name__}: {error}"[:200], 0)
 
 
-def survey(checks, dtype, shard, only=None, samples=6, begin=None, finished=None):
+def survey(chosen, dtype, shard, only=None, samples=6, begin=None, finished=None):
     """One row per check and entry. begin(check, name) and finished(row) are told about each as it happens."""
     torch.flagos._C.count_launches(True)
     log = kernel_log()
@@ -69,7 +74,7 @@ def survey(checks, dtype, shard, only=None, samples=6, begin=None, finished=None
     for op in entries(shard, only):
         if not op.supports_dtype(dtype, "cpu"):
             continue
-        for check in checks:
+        for check in chosen:
             if begin and not begin(check, full_name(op)):
                 continue
             result, reason, done = judge(check, op, dtype, samples)
@@ -97,15 +102,15 @@ def main():
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--shard", default="0/1", help="I/N: every N-th entry, from the I-th (from 0)")
     parser.add_argument("--only", help="an entry's or operator's name")
-    parser.add_argument("--samples", type=int, default=6, help="samples compared per entry, at most")
+    parser.add_argument("--samples", type=int, default=6, help="samples compared per entry, about, at most")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", help="file for the rows, one object a line, written as they come")
     parser.add_argument("--skip", help="file of rows that are done already (an earlier --json)")
     args = parser.parse_args()
-    checks = args.checks or ([] if args.backward else ["forward"])
-    if args.backward and "backward" not in checks:
-        checks.append("backward")
-    unknown = [c for c in checks if c not in CHECKS]
+    chosen = args.checks or ([] if args.backward else ["forward"])
+    if args.backward and "backward" not in chosen:
+        chosen.append("backward")
+    unknown = [c for c in chosen if c not in CHECKS]
     if unknown:
         parser.error(f"no check {' '.join(unknown)}; there are {', '.join(CHECKS)}")
     torch.set_num_threads(args.threads)
@@ -132,7 +137,7 @@ def main():
             print(f"{row['verdict']:8} {row['check']} {row['name']}: {row['reason']}", flush=True)
 
     shard = tuple(int(x) for x in args.shard.split("/"))
-    rows = survey(checks, getattr(torch, args.dtype), shard, args.only, args.samples, begin, finished)
+    rows = survey(chosen, getattr(torch, args.dtype), shard, args.only, args.samples, begin, finished)
     print(summary(rows))
     return 0
 

@@ -123,7 +123,7 @@ def main():
     parser.add_argument("--json", help="file for all rows")
     parser.add_argument("--discrete", action="store_true", help="treat the device as a discrete card (FLAGOS_SHARED_MEMORY=0)")
     args = parser.parse_args()
-    from checks import CHECKS
+    from opinfo import CHECKS
 
     modes = {"shared memory": {}, "discrete": {"FLAGOS_SHARED_MEMORY": "0", "FLAGOS_FALLBACK": "allow"}}
     if not args.all:

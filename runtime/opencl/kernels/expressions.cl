@@ -22,7 +22,7 @@ static T clampT(T x, T lo, T hi) {
   return ((lo != lo) | (hi != hi)) ? (T)(NAN) : x;
 }
 static T sigmoidT(T x) { return K(1.0) / (K(1.0) + exp(-x)); }
-static T softplusT(T x) { return log1p(exp(-fabs(x))) + (x > Z ? x : Z) + (x - x); }
+static T softplusT(T x) { return log1p(exp(-fabs(x))) + (x > Z ? x : (x != x ? x : Z)); }
 #ifdef FLOAT32
 // The built-in erf is accurate to the last digit and slow in vectors. Own fits, relative error under 3e-7 of erf: an odd
 // polynomial below 1, and 1 - q(1 / (1 + x / 2)) exp(-x^2) above.
@@ -39,13 +39,33 @@ static T erfT(T x) {
 #define erfT(x) erf(x)
 #endif
 #ifdef FLOAT32
+#define fmodT(a, b) fmod(a, b)
+#else
+#ifdef WIDE
+#define SOME(mask) any(mask)
+#else
+#define SOME(mask) (mask)
+#endif
+// Some drivers' float64 fmod is plainly wrong. Each round takes whole multiples of b away exactly (fma) and leaves less
+// than b, or less than 2^-52 of what was there.
+static T fmodT(T a, T b) {
+  const T y = fabs(b), far = y * K(0x1p900);
+  T r = fabs(a);
+  r = r >= far ? fma(-trunc(r / far), far, r) : r;   // so that no quotient is too large for the type
+  for (int i = 0; i < 24 && SOME((fabs(r) >= y) & (r - r == Z)); ++i) r = fma(-trunc(r / y), y, r);
+  r = copysign(r < Z ? r + y : r, a);
+  r = ((y == (T)(INFINITY)) & (fabs(a) < y)) ? a : r;
+  return ((a - a != Z) | (b != b) | (b == Z)) ? (T)(NAN) : r;
+}
+#endif
+#ifdef FLOAT32
 #define powF(a, b) pow(a, b)
 #else
 // Some drivers' float64 pow is plainly wrong; exp and log are right. The error is about |b log a| units in the last place.
 static T powF(T a, T b) {
   const T size = exp(b * log(fabs(a)));
   const T half_ = b * K(0.5);
-  T r = a < Z ? (b != trunc(b) ? (fabs(b) == (T)(INFINITY) ? size : (T)(NAN)) : (half_ != trunc(half_) ? -size : size)) : size;
+  T r = a < Z ? (b != trunc(b) ? (((fabs(b) == (T)(INFINITY)) | (a == (T)(-INFINITY))) ? size : (T)(NAN)) : (half_ != trunc(half_) ? -size : size)) : size;
   r = ((a == Z) & (b == trunc(b)) & (half_ != trunc(half_))) ? copysign(r, a) : r;
   r = ((fabs(a) == K(1.0)) & (fabs(b) == (T)(INFINITY))) ? K(1.0) : r;
   return ((b == Z) | (a == K(1.0))) ? K(1.0) : r;
@@ -62,7 +82,7 @@ static T mishGradT(T g, T x) {
   return g * (t + x * sigmoidT(x) * (K(1.0) - t * t));
 }
 static T floorDivT(T a, T b) {
-  const T mod = fmod(a, b);
+  const T mod = fmodT(a, b);
   T div = (a - mod) / b;
   div = ((mod != Z) & ((b < Z) != (mod < Z))) ? div - K(1.0) : div;
   T whole = floor(div);
@@ -71,7 +91,7 @@ static T floorDivT(T a, T b) {
   return b == Z ? a / b : whole;
 }
 static T remainderT(T a, T b) {
-  const T mod = fmod(a, b);
+  const T mod = fmodT(a, b);
   return ((mod != Z) & ((b < Z) != (mod < Z))) ? mod + b : mod;
 }
 static T lerpT(T a, T b, T w) {

@@ -27,6 +27,8 @@ Result<void> geluBackward(OpCall& c) {
   return elementwise(c, c.string(2) == "tanh" ? PointwiseOp::gelu_tanh_backward : PointwiseOp::gelu_backward, {c.tensor(0), c.tensor(1)}, {}, t, t);
 }
 
+bool geluFits(const OpCall& c) { return (c.string(2) == "tanh" || c.string(2) == "none") && fits(c); }
+
 // (grad, alpha, scale, input_scale, is_result, self_or_result)
 Result<void> eluBackward(OpCall& c) {
   const at::ScalarType t = c.tensor(0).scalar_type();
@@ -62,7 +64,7 @@ const NativeOp rows[] = {
     {"aten::softplus_backward.grad_input", "pointwise", backward<PointwiseOp::softplus_backward, 2>, fits},
     {"aten::softshrink_backward.grad_input", "pointwise", backward<PointwiseOp::softshrink_backward, 1>, fits},
     {"aten::hardshrink_backward.grad_input", "pointwise", backward<PointwiseOp::softshrink_backward, 1>, fits},
-    {"aten::gelu_backward.grad_input", "pointwise", geluBackward, fits},
+    {"aten::gelu_backward.grad_input", "pointwise", geluBackward, geluFits},
     {"aten::elu_backward.grad_input", "pointwise", eluBackward, eluFits},
     {"aten::mse_loss_backward", "pointwise", lossBackward<PointwiseOp::mse_backward, false>, lossFits},
     {"aten::mse_loss_backward.grad_input", "pointwise", lossBackward<PointwiseOp::mse_backward, false>, lossFits},

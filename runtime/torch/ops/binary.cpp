@@ -40,12 +40,18 @@ at::ScalarType computeOf(PointwiseOp op, const at::Tensor& a, const at::Tensor& 
   return ocl::pointwiseInfo(op).integers ? common : floating(common);
 }
 
+// Half types: torch takes the number in full precision, not rounded to the tensor's dtype; so does the number form. A
+// remainder jumps where its divisor's last digits decide, and there torch rounds it first.
+ocl::Scalar numberFor(PointwiseOp op, const at::Tensor& number, at::ScalarType compute) {
+  const bool rounded = op == PointwiseOp::fmod || op == PointwiseOp::remainder;
+  return cpuScalar(rounded ? number.to(compute) : number);
+}
+
 Result<void> binary(OpCall& c, PointwiseOp op, const at::Tensor& a, const at::Tensor& b, std::initializer_list<ocl::Scalar> scalars = {}) {
   const at::ScalarType compute = computeOf(op, a, b);
   const at::ScalarType result = ocl::pointwiseInfo(op).to_bool ? at::kBool : compute;
   if (const NumberForms* f = formsOf(op)) {
-    // Half types: torch takes the number in full precision, not rounded to the tensor's dtype; so does the number form.
-    if (isCpuScalar(b) && f->right != PointwiseOp::count_) return elementwise(c, f->right, {a}, {cpuScalar(b)}, compute, result);
+    if (isCpuScalar(b) && f->right != PointwiseOp::count_) return elementwise(c, f->right, {a}, {numberFor(op, b, compute)}, compute, result);
     if (isCpuScalar(a) && f->left != PointwiseOp::count_) return elementwise(c, f->left, {b}, {cpuScalar(a)}, compute, result);
   }
   return elementwise(c, op, {a, b}, scalars, compute, result);

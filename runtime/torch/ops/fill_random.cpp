@@ -63,6 +63,7 @@ ocl::PhiloxState draw(OpCall& c, size_t generator, uint64_t blocks) {
 template <RandomOp op, size_t N>
 Result<void> distribution(OpCall& c) {
   const at::Tensor out = c.out();
+  checkOverlap(out, {});
   if (out.numel() == 0) return {};
   const ocl::TensorRef r = ref(out);
   return ocl::random(c.queue(), op, r, c.number(1), N == 2 ? c.number(2) : 0, draw(c, N + 1, ocl::philoxBlocks(op, r)), c.variant());
@@ -82,6 +83,7 @@ bool distributionFits(const OpCall& c) {
 
 Result<void> bernoulliTensor(OpCall& c) {
   const at::Tensor out = c.out();
+  checkOverlap(out, {});
   if (out.numel() == 0) return {};
   const ocl::TensorRef r = ref(out);
   const at::Tensor& p = c.tensor(c.isOut(0) ? 1 : 0);

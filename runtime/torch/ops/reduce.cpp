@@ -89,6 +89,8 @@ bool fits(const OpCall& c) {
   at::ScalarType to = resultType(op, a, asked);
   for (size_t i = 0; i < c.count(); ++i)
     if (c.isOut(i)) to = c.out().scalar_type();
+  // amax and amin refuse an out= of another dtype.
+  if ((op == ReduceOp::amax || op == ReduceOp::amin) && to != a.scalar_type()) return false;
   // The empty reduction of an operator without identity is an error, in PyTorch's own words.
   const bool identity = op != ReduceOp::amax && op != ReduceOp::amin && op != ReduceOp::argmax && op != ReduceOp::argmin;
   if (!identity && a.numel() == 0) return false;
@@ -130,6 +132,8 @@ Result<void> indexed(OpCall& c) {
   const int64_t dim = a.dim() == 0 ? 0 : c10::maybe_wrap_dim(c.integer(1), a.dim());
   const auto sizes = reducedSizes(a, a.dim() == 0 ? 0 : 1u << dim, c.flag(2));
   at::Tensor values = c.resizeOut(0, sizes), indices = c.resizeOut(1, sizes);
+  checkOverlap(values, {a});
+  checkOverlap(indices, {a});
   return ocl::reduceIndexed(c.queue(), op, ref(a), ref(values), ref(indices), static_cast<int>(dim), c.variant());
 }
 template <ReduceOp op>

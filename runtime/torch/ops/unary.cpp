@@ -47,6 +47,9 @@ Result<void> gelu(OpCall& c) {
   return elementwise(c, c.string(1) == "tanh" ? PointwiseOp::gelu_tanh : PointwiseOp::gelu, {a}, {}, a.scalar_type(), a.scalar_type());
 }
 
+// Another approximation than these two is PyTorch's to refuse.
+bool geluFits(const OpCall& c) { return (c.string(1) == "tanh" || c.string(1) == "none") && onlyFloating(c); }
+
 // clamp with numbers: a missing bound is the dtype's own.
 Result<void> clamp(OpCall& c) {
   const at::Tensor& a = c.tensor(0);
@@ -108,7 +111,7 @@ const NativeOp rows[] = {
     {"aten::relu_", "pointwise", unary<PointwiseOp::relu>, reluFits},
     {"aten::hardswish", "pointwise", unary<PointwiseOp::hardswish>, onlyFloating},
     {"aten::hardswish_", "pointwise", unary<PointwiseOp::hardswish>, onlyFloating},
-    {"aten::gelu.out", "pointwise", gelu, onlyFloating},
+    {"aten::gelu.out", "pointwise", gelu, geluFits},
     {"aten::hardtanh", "pointwise", withNumbers<PointwiseOp::hardtanh, 2>, onlyFloating},
     {"aten::hardtanh_", "pointwise", withNumbers<PointwiseOp::hardtanh, 2>, onlyFloating},
     {"aten::hardtanh.out", "pointwise", withNumbers<PointwiseOp::hardtanh, 2>, onlyFloating},

@@ -1,0 +1,172 @@
+"""Runs every dense operator of PyTorch once on the npu and says how it was computed, proven by the launches the driver reported.
+
+    python -m flagos.coverage [--json] [--only add,mm] [--list native|composite|host|fallback|unsupported|untested|wrong]
+
+native: an OpenCL kernel of the operator's own ran. composite: it ran as other operators, all of them native. host: its CPU
+kernel ran on memory shared with the device. fallback: the same, with copies. unsupported: it raised. untested: PyTorch's
+operator database makes no call of it. Exit code: 0, 1 if an answer was wrong, 3 without a device.
+"""
+import argparse
+import json
+import os
+import sys
+import warnings
+
+KINDS = ["native", "composite", "host", "fallback", "unsupported", "untested", "wrong"]
+
+
+def equal(cpu, npu):
+    import torch
+    from torch.utils._pytree import tree_flatten
+
+    a, b = tree_flatten(cpu)[0], tree_flatten(npu)[0]
+    for x, y in zip(a, b, strict=True):
+        if not isinstance(x, torch.Tensor):
+            continue
+        if x.shape != y.shape or x.dtype != y.dtype:
+            return f"{y.dtype}{list(y.shape)} instead of {x.dtype}{list(x.shape)}"
+        if not torch.allclose(y.cpu(), x, atol=1e-4, rtol=1e-3, equal_nan=True):
+            return "values differ"
+    return None
+
+
+def log():
+    import torch
+
+    torch.npu.synchronize()
+    return {(op, kernel): (calls, launches) for op, kernel, calls, launches in torch.flagos._C.kernel_log()}
+
+
+def kind_of(name, of, ran, shared):
+    """The kind of a call from the rows (operator, kernel) -> launches that it added to the kernel log."""
+    import torch
+
+    if is_view(name):
+        return "native", "a view: nothing is computed"
+    outside = {op for op, kernel in ran if not kernel.startswith("opencl.")}
+    if outside:
+        return ("host" if shared else "fallback"), sorted(outside)
+    if not ran:
+        own = torch._C._dispatch_has_kernel_for_dispatch_key(name, "PrivateUse1")
+        return ("native" if own else "composite"), "nothing is computed"
+    launched = {op: kernel for (op, kernel), n in ran.items() if n}
+    if not launched:
+        return "untested", "no kernel was launched for its calls (nothing to compute in them)"
+    own = [op for op in launched if base_of(op) in {base_of(name), base_of(of or name)} and ".composed" not in launched[op]]
+    if own:
+        return "native", sorted(launched.values())
+    return "composite", sorted(launched)
+
+
+def is_view(name):
+    returns = _overload(name)._schema.returns
+    return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+
+
+def base_of(name):
+    base = name.split(".")[0]
+    return base[:-1] if base.endswith("_") and not base.endswith("__") else base
+
+
+def judge(name, dense, found, random, shared):
+    """(kind, detail)"""
+    import torch
+    from flagos.coverage.calls import call_of, copied, overload_of
+
+    overload, refused = overload_of(name), None
+    for args, kwargs in call_of(name, found, dense):
+        cpu_args = copied((args, kwargs))
+        torch.manual_seed(0)
+        try:
+            cpu = overload(*cpu_args[0], **cpu_args[1])
+        except Exception:  # noqa: BLE001 - not a call that PyTorch accepts
+            continue
+        npu_args = copied((args, kwargs), "npu")
+        before = log()
+        torch.manual_seed(0)
+        try:
+            npu = overload(*npu_args[0], **npu_args[1])
+            after = log()
+        except Exception as error:  # noqa: BLE001
+            refused = (str(error).splitlines() or [type(error).__name__])[0][:200]
+            continue
+        ran = {key: after[key][1] - before.get(key, (0, 0))[1] for key in after if after[key][0] > before.get(key, (0, 0))[0]}
+        difference = None if name in random else equal(cpu, npu)
+        if difference:
+            return "wrong", difference
+        kind = kind_of(name, dense[name][1], ran, shared)
+        if kind[0] != "untested":
+            return kind
+    return ("unsupported", refused) if refused else ("untested", "no call of it is known")
+
+
+def survey(only=None, progress=None):
+    import torch
+    from flagos.coverage.calls import dense_ops, watch_database
+
+    dense = dense_ops()
+    chosen = [n for n in dense if not only or n in only or base_of(n.removeprefix("aten::")) in only or n.removeprefix("aten::") in only]
+    wanted = set(chosen) | {dense[n][1] for n in chosen if dense[n][1]}
+    found = watch_database(wanted, set(only) if only else None, progress)
+    torch.flagos._C.count_launches(True)
+    shared = bool(torch.flagos._C.device_facts(0)["shared_memory"])
+    random = {n for n in chosen if (o := _overload(n)) is not None and torch.Tag.nondeterministic_seeded in o.tags
+              or "empty" in n or "resize" in n}
+    rows = []
+    for name in chosen:
+        if progress:
+            progress(name)
+        kind, detail = judge(name, dense, found, random, shared)
+        rows.append({"op": name, "kind": kind, "detail": detail})
+    return rows
+
+
+def _overload(name):
+    from flagos.coverage.calls import overload_of
+
+    return overload_of(name)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="flagos certify --coverage", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--only", help="operators, separated by commas")
+    parser.add_argument("--list", choices=KINDS, help="print the operators of one kind")
+    args = parser.parse_args()
+    # Only OpenCL kernels count as native: every other call is to show itself. Read at import.
+    os.environ.update(FLAGOS_ROUTE="opencl", FLAGOS_FALLBACK="allow")
+    warnings.filterwarnings("ignore")
+    import torch
+
+    if not hasattr(torch, "flagos") or not torch.npu.is_available():
+        print("flagos certify: there is no npu device; `flagos doctor` says what was looked for.", file=sys.stderr)
+        return 3
+    torch.set_num_threads(1)
+    say = (lambda text: print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)) if sys.stderr.isatty() else None
+    try:
+        rows = survey(args.only.split(",") if args.only else None, say)
+    except ModuleNotFoundError as error:
+        print(f"flagos certify: PyTorch's operator database needs the package {error.name}; pip install {error.name}.", file=sys.stderr)
+        return 2
+    if say:
+        say("")
+    counts = {kind: sum(r["kind"] == kind for r in rows) for kind in KINDS}
+    computed = counts["native"] + counts["composite"]
+    if args.json:
+        print(json.dumps({"version": 1, "torch": torch.__version__, "device": torch.npu.get_device_name(0),
+                          "denominator": len(rows), "counts": counts, "operators": rows}))
+    else:
+        for r in rows:
+            if r["kind"] == args.list or r["kind"] == "wrong":
+                detail = r["detail"] if isinstance(r["detail"], str) else ", ".join(r["detail"])
+                print(f"{r['kind']:12} {r['op']}: {detail}")
+        print(f"{torch.npu.get_device_name(0)}, torch {torch.__version__}: {len(rows)} dense operators")
+        for kind in KINDS:
+            print(f"  {kind:12} {counts[kind]:5}  {100 * counts[kind] / max(1, len(rows)):5.1f} %")
+        print(f"  computed by OpenCL kernels (native and composite): {100 * computed / max(1, len(rows)):.1f} %")
+    return 1 if counts["wrong"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
