@@ -12,7 +12,7 @@ from samples import LAYOUTS, SENTINEL, Call, buffer, determined, every_second, i
 def complains_about_support(error):
     """The CPU lacks a kernel, which says nothing about what the npu should do."""
     text = str(error)
-    return any(word in text for word in ("not implemented for", "not supported", "unsupported", "only supports", "Could not run"))
+    return any(word in text for word in ("not implemented for", "not supported", "only supports", "Could not run"))
 
 
 # ---- out= ----
@@ -147,7 +147,7 @@ def same_refusal(op, call, values):
     if error is None or complains_about_support(error):
         return None
     npu, npu_error = attempt(lambda: call.run(op, "npu"))
-    if npu_error is None:
+    if npu_error is None and any(strided(t) and t.numel() for t in leaves(npu)):   # an empty answer says nothing false
         return wrong(f"accepted, the CPU says: {str(error).splitlines()[0]}")
     return None
 

@@ -1,8 +1,12 @@
-"""tensors.py in both memory modes, on the default route, on OpenCL kernels first, and on the host first."""
+"""tensors.py and faults.py in both memory modes, on the default route, on OpenCL kernels first, and on the host first."""
+import os
+
+import faults
 import pytest
 import tensors
 from support import python
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 MODES = {
     "default": {},
     "host first": {"FLAGOS_ROUTE": "host"},
@@ -10,22 +14,43 @@ MODES = {
     "discrete": {"FLAGOS_SHARED_MEMORY": "0", "FLAGOS_FALLBACK": "allow"},
     "discrete, opencl first": {"FLAGOS_SHARED_MEMORY": "0", "FLAGOS_ROUTE": "opencl", "FLAGOS_FALLBACK": "allow"},
 }
+FAULT_MODES = ["default", "opencl first", "discrete, opencl first"]
 
 
-@pytest.fixture(scope="module", params=list(MODES))
-def results(request):
-    """One process a mode: check -> "ok", or its traceback."""
-    import os
-
-    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tensors.py")
-    code = f"import sys, runpy; sys.argv = ['tensors.py']; sys.path.insert(0, {os.path.dirname(script)!r}); runpy.run_path({script!r}, run_name='__main__')"
-    status, out, err = python(code, timeout=900, **MODES[request.param])
+def run_file(name, mode):
+    """One process a file and mode: check -> "ok" or "FAILED", its messages, its exit code."""
+    code = f"""
+        import sys, runpy
+        sys.argv = [{name!r}]
+        sys.path.insert(0, {HERE!r})
+        runpy.run_path({os.path.join(HERE, name)!r}, run_name="__main__")
+    """
+    status, out, err = python(code, timeout=1200, **MODES[mode])
     done = {line.split()[1]: line.split()[0] for line in out.splitlines() if line.startswith(("ok ", "FAILED "))}
     return done, err, status
 
 
-@pytest.mark.parametrize("check", [f.__name__ for f in tensors.CHECKS])
-def test_tensors(results, check):
+def expect(results, check):
     done, err, status = results
     assert check in done, f"the process ended before this check (exit {status})\n{err[-4000:]}"
     assert done[check] == "ok", err[-6000:]
+
+
+@pytest.fixture(scope="module", params=list(MODES))
+def results(request):
+    return run_file("tensors.py", request.param)
+
+
+@pytest.mark.parametrize("check", [f.__name__ for f in tensors.CHECKS])
+def test_tensors(results, check):
+    expect(results, check)
+
+
+@pytest.fixture(scope="module", params=FAULT_MODES)
+def fault_results(request):
+    return run_file("faults.py", request.param)
+
+
+@pytest.mark.parametrize("check", [f.__name__ for f in faults.CHECKS])
+def test_known_faults(fault_results, check):
+    expect(fault_results, check)
