@@ -63,13 +63,20 @@ class Watcher(TorchDispatchMode):
         return all(t.layout == torch.strided and not t.is_quantized and t.numel() < 100_000 for t in tensors)
 
 
+def plain_name(name):
+    """aten::_linalg_eigh.eigenvalues and linalg.eigh are both linalg_eigh: the database's name and the operator's."""
+    base = name.split("::")[-1]
+    base = base.split(".")[0] if "::" in name or base.startswith("_") else base.replace(".", "_")
+    return base.strip("_")
+
+
 def watch_database(wanted, only=None, progress=None):
     """Runs op_db's samples on the CPU (forward, backward, in place, out=) under a Watcher."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     watcher = Watcher(wanted)
     for op in op_db:
-        if only and op.name not in only and not any(n.split("::")[-1].split(".")[0].rstrip("_") == op.name for n in only):
+        if only and not any(plain_name(n) == plain_name(op.name) for n in only):
             continue
         if progress:
             progress(op.name)
