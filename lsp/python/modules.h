@@ -38,6 +38,7 @@ class ModuleStore {
   void refresh(Workspace& workspace, const std::string& machine);
   void clear();
   size_t size() const { return modules_.size(); }
+  size_t sourceBytes() const { return source_bytes_; }   // of the texts whose trees are kept; a tree takes some 40 times as much
   // Module and all that it imports, each once.
   void closure(LoadedModule& m, std::vector<LoadedModule*>& out, std::unordered_map<const LoadedModule*, bool>& seen);
 

@@ -1,7 +1,10 @@
 #include "lsp/server/server.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 
+#include "lsp/python/modules.h"
 #include "lsp/server/machine.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/version.h"
@@ -15,6 +18,8 @@ constexpr uint64_t kRefreshNs = 2'000'000'000;       // inlay refresh is global:
 constexpr uint64_t kAfterEditNs = 1'250'000'000;     // and not while the user types
 constexpr size_t kKeptAnalyses = 16;                 // trees of the documents used last; the others are read again when asked for
 constexpr size_t kAnsweredIds = 256;
+constexpr size_t kKeptModuleBytes = 512u << 10;
+constexpr unsigned kTrimEvery = 16;
 }  // namespace
 
 Server::Server(ServerOptions options, World world)
@@ -210,6 +215,9 @@ void Server::ensure(Open& o) {
     o.problem.clear();
     o.follows.clear();
     const uint64_t start = nowNs();
+    // The imported modules of the document in work stay, so that an edit is quick; those of many documents are too much.
+    if (last_analysed_ != o.doc.uri() && workspace_.modules().sourceBytes() > kKeptModuleBytes) workspace_.modules().clear();
+    last_analysed_ = o.doc.uri();
     if (o.notebook ? o.notebook->outOfSync() : o.doc.outOfSync()) {
       o.problem = "the text is out of step with the editor; reopen the file";
     } else if (const auto& tree = o.doc.tree(); !tree) {
@@ -222,10 +230,12 @@ void Server::ensure(Open& o) {
       const std::string name = o.doc.path().empty() ? o.doc.uri() : o.doc.path();
       o.analysis = analyse(makeUnit(name, o.doc.text(), *tree), workspace_, options);
       for (const auto& u : o.analysis->others) o.follows.push_back(u->path);
+      o.analysis->others.clear();   // their trees are the workspace's to keep
       if (o.notebook) sayCells(*o.analysis, *o.notebook);
     }
     o.cost_ns = nowNs() - start;
     trimMemory(o);
+    if (++analyses_ % kTrimEvery == 0) ::malloc_trim(0);   // what was freed goes back to the system
   }
   const auto view = world_.live ? world_.live() : nullptr;
   if (!view || !o.analysis || o.live_version == view->version) return;

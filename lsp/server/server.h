@@ -166,6 +166,8 @@ class Server {
   uint64_t last_refresh_ = 0, last_edit_ = 0;
   bool initialized_ = false, shutdown_ = false, live_dirty_ = false;
   int pinned_pid_ = 0;
+  std::string last_analysed_;                          // URI
+  unsigned analyses_ = 0;
   int64_t next_id_ = 1;
   std::optional<int> exit_code_;
 };

@@ -92,9 +92,9 @@ def kernel(tmp_path):
     watched.touch()
     cells.write_text(json.dumps([source for kind, source in CELLS if kind == "code"]))
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kernel.py")
-    process = subprocess.Popen([sys.executable, script, str(cells), str(watched)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    out = process.stdout.readline()
-    assert out == "ready\n", out + process.stdout.read()
+    with open(tmp_path / "log", "w") as log:
+        process = subprocess.Popen([sys.executable, script, str(cells), str(watched)], stdout=subprocess.PIPE, stderr=log, text=True)
+    assert process.stdout.readline() == "ready\n", (tmp_path / "log").read_text()
     yield process
     watched.unlink()
     process.wait(60)
