@@ -216,7 +216,8 @@ void Server::ensure(Open& o) {
     o.follows.clear();
     const uint64_t start = nowNs();
     // The imported modules of the document in work stay, so that an edit is quick; those of many documents are too much.
-    if (last_analysed_ != o.doc.uri() && workspace_.modules().sourceBytes() > kKeptModuleBytes) workspace_.modules().clear();
+    const bool much = last_analysed_ != o.doc.uri() && workspace_.modules().sourceBytes() > kKeptModuleBytes;
+    if (much) workspace_.modules().clear();
     last_analysed_ = o.doc.uri();
     if (o.notebook ? o.notebook->outOfSync() : o.doc.outOfSync()) {
       o.problem = "the text is out of step with the editor; reopen the file";
@@ -235,7 +236,7 @@ void Server::ensure(Open& o) {
     }
     o.cost_ns = nowNs() - start;
     trimMemory(o);
-    if (++analyses_ % kTrimEvery == 0) ::malloc_trim(0);   // what was freed goes back to the system
+    if (much || ++analyses_ % kTrimEvery == 0) ::malloc_trim(0);   // what was freed goes back to the system
   }
   const auto view = world_.live ? world_.live() : nullptr;
   if (!view || !o.analysis || o.live_version == view->version) return;
