@@ -34,6 +34,8 @@ Json Server::diagnosticsJson(const Place& place, const Snapshot& s) {
   }
   for (const auto& f : s.analysis->findings)
     if (place.holds(f.span)) out.push_back(diagnosticJson(place, f));
+  for (const auto& f : place.open->live_findings)
+    if (place.holds(f.span)) out.push_back(diagnosticJson(place, f));
   return out;
 }
 
@@ -42,8 +44,8 @@ void Server::clear(const std::string& uri, int version) {
 }
 
 void Server::publish(Open& o) {
-  o.publish = false;
   const Snapshot s = snapshot(o);
+  o.publish = false;
   const auto tell = [&](const Place& place) {
     o.shown.insert(place.uri());
     notify("textDocument/publishDiagnostics", {{"uri", place.uri()}, {"version", place.version()}, {"diagnostics", diagnosticsJson(place, s)}});

@@ -22,6 +22,7 @@ struct Open {
   bool dirty = true, publish = true;
   uint64_t dirty_since = 0, edited_at = 0, used_at = 0, cost_ns = 0;   // cost: of the last analysis
   std::optional<LiveFile> live;
+  std::vector<Finding> live_findings;    // what only the running process proves
   uint64_t live_version = 0;
   std::shared_ptr<const telemetry::ProcessRow> process;
   std::vector<std::string> follows;      // files that the last analysis read besides this one

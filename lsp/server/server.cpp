@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lsp/findings/live.h"
 #include "lsp/python/modules.h"
 #include "lsp/server/machine.h"
 #include "runtime/base/clock.h"
@@ -246,6 +247,17 @@ void Server::ensure(Open& o) {
   if (p == o.process && o.live && alone) return;
   o.process = p;
   o.live = p ? liveOf(*view, *o.analysis, o.doc.text(), o.ran_as, pinned_pid_, o.notebook ? nullptr : &o.doc.origins()) : std::nullopt;
+  std::vector<Finding> found;
+  if (o.live) {
+    AnalysisOptions options;
+    options.machine = machine_;
+    options.severity = severityFile(o.doc.path().substr(0, o.doc.path().rfind('/') + 1));
+    for (const auto& [code, level] : severity_) options.severity[code] = level;
+    found = liveFindings(*o.analysis, *o.live, *p, options);
+  }
+  const auto same = [](const Finding& a, const Finding& b) { return a.code == b.code && a.span == b.span && a.severity == b.severity; };
+  if (!std::equal(found.begin(), found.end(), o.live_findings.begin(), o.live_findings.end(), same)) o.publish = true;
+  o.live_findings = std::move(found);
 }
 
 // Syntax trees of many open files are most of the memory: those not used lately are dropped; what they said stays shown.
@@ -303,6 +315,11 @@ uint64_t Server::tick(uint64_t now, bool queue_empty) {
   if (live_dirty_) {
     live_dirty_ = false;
     sendStatus();
+    const auto front = documents_.find(front_);
+    if (front != documents_.end() && !front->second->dirty && !client_.pull_diagnostics) {
+      ensure(*front->second);
+      if (front->second->publish) later(now);
+    }
     if (const uint64_t due = refreshHints(now)) { live_dirty_ = true; later(due); }
   }
   if (index_running_ && (!queue_empty || indexSome(now))) later(now);
