@@ -21,6 +21,7 @@ std::string suits(const CandidateRow& row, dal::Kind kind) {
 }
 
 // The order in which candidates are asked: the shape made for this kind of device, the other one, the host, the fallback.
+// The host comes first where it is asked for, and before a composed operator.
 std::vector<CandidateId> order(const Facts& f, Mode mode) {
   std::vector<CandidateId> out;
   const bool cpu = f.device().kind == dal::Kind::cpu;
@@ -31,10 +32,11 @@ std::vector<CandidateId> order(const Facts& f, Mode mode) {
   };
   auto own = [&](Shape s) { return [&f, s](const CandidateRow& c) { return c.shape == s && c.family == f.family(); }; };
   auto shape = [](Shape s) { return [s](const CandidateRow& c) { return c.shape == s; }; };
-  if (mode == Mode::host) take(shape(Shape::host));
+  const bool host_first = mode == Mode::host || f.family() == Family::composed;
+  if (host_first) take(shape(Shape::host));
   take(own(cpu ? Shape::wide : Shape::tiled));
   take(own(cpu ? Shape::tiled : Shape::wide));
-  if (mode != Mode::host) take(shape(Shape::host));
+  if (!host_first) take(shape(Shape::host));
   take(shape(Shape::fallback));
   return out;
 }

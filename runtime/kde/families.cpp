@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(Family::count_)> kFamilies = {
     "pointwise", "reduce", "gemm", "conv", "pool", "softmax", "loss", "copy", "fill", "random", "index", "foreach",
-    "norm", "other"};
+    "norm", "composed", "other"};
 
 using enum Field;
 using T = FieldType;

@@ -23,7 +23,7 @@
 namespace flagos::kde {
 
 enum class Family : uint8_t {
-  pointwise, reduce, gemm, conv, pool, softmax, loss, copy, fill, random, index, foreach, norm, other, count_
+  pointwise, reduce, gemm, conv, pool, softmax, loss, copy, fill, random, index, foreach, norm, composed, other, count_
 };
 std::string_view familyName(Family) noexcept;
 bool familyFromName(std::string_view name, Family* out) noexcept;

@@ -44,7 +44,7 @@ bool DeviceImpl::tryBeforeFork() noexcept {
   for (uint32_t i = 0; i < kQueues; ++i)
     if (QueueImpl* q = existing(i)) {
       q->harvest();
-      if (!q->idle()) return false;
+      if (!q->knownDone(q->submitted())) return false;
     }
   return pool_->tryLockForFork();
 }
@@ -103,12 +103,13 @@ void DeviceImpl::destroySlab(mou::SlabHandle slab) noexcept {
 }
 
 void DeviceImpl::finish(uint32_t queue) noexcept {
-  if (QueueImpl* q = existing(queue)) (void)q->finish();
+  // The pool has nobody to tell: a failure waits for the next wait of the queue's user.
+  if (QueueImpl* q = existing(queue)) q->waitQuietly(q->submitted());
 }
 
 bool DeviceImpl::idle(uint32_t queue) const noexcept {
   const QueueImpl* q = existing(queue);
-  return !q || q->idle();
+  return !q || q->knownDone(q->submitted());
 }
 
 uint64_t DeviceImpl::submitted(uint32_t queue) const noexcept {

@@ -31,6 +31,7 @@ QueueImpl::QueueImpl(Device& device, uint32_t id, bool shared) : device_(device)
 QueueImpl::~QueueImpl() {
   forgetQueue(this);
   (void)finish();
+  if (fault_buffer_) clReleaseMemObject(fault_buffer_);
   if (queue_) clReleaseCommandQueue(queue_);
 }
 
@@ -175,6 +176,8 @@ Result<void> QueueImpl::launch(const Kernel& kernel, const Range& range, const A
     if (kernel.owner) owner = std::unique_lock(static_cast<KernelOwner*>(kernel.owner)->mutex);
     for (size_t i = 0; i < count; ++i) {
       const Arg& a = args[i];
+      if (fault_buffer_ && !a.data && a.bytes == sizeof(cl_mem) && std::memcmp(a.inline_, &fault_buffer_, sizeof(cl_mem)) == 0)
+        fault_ticket_.store(submitted_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
       const void* value = a.is_local ? nullptr : a.data ? a.data : a.inline_;
       const cl_int status = clSetKernelArg(kernel.handle, static_cast<cl_uint>(i), a.bytes, value);
       if (status != CL_SUCCESS)
@@ -290,12 +293,18 @@ bool QueueImpl::isDone(uint64_t ticket) noexcept {
 }
 
 Result<void> QueueImpl::wait(uint64_t ticket) noexcept {
-  if (knownDone(ticket)) {
-    // A failure is reported once, by the first wait after it.
-    if (!failed_flag_.load(std::memory_order_acquire)) return {};
-    std::unique_lock lock(mutex_);
-    return takeFailure();
-  }
+  if (auto r = waitDone(ticket); !r) return r;
+  // A failure is reported once, by the first wait after it.
+  const uint64_t lent = fault_ticket_.load(std::memory_order_acquire);
+  const bool fault = lent && knownDone(lent);
+  if (!fault && !failed_flag_.load(std::memory_order_acquire)) return {};
+  std::unique_lock lock(mutex_);
+  if (fault) readFault();
+  return takeFailure();
+}
+
+Result<void> QueueImpl::waitDone(uint64_t ticket) noexcept {
+  if (knownDone(ticket)) return {};
   if (auto error = refuse()) return *error;
   std::unique_lock lock(mutex_);
   if (!knownDone(ticket)) {
@@ -314,7 +323,36 @@ Result<void> QueueImpl::wait(uint64_t ticket) noexcept {
       waitAtExit();
     }
   }
-  return takeFailure();
+  return {};
+}
+
+Result<cl_mem> QueueImpl::faultRecord() noexcept {
+  if (auto error = refuse()) return *error;
+  std::unique_lock lock(mutex_);
+  if (!fault_buffer_) {
+    cl_int status = CL_SUCCESS;
+    const cl_mem_flags how = shared_ ? CL_MEM_USE_HOST_PTR : CL_MEM_COPY_HOST_PTR;
+    fault_buffer_ = clCreateBuffer(device_.context(), CL_MEM_READ_WRITE | how, sizeof fault_, &fault_, &status);
+    if (!fault_buffer_) return clError("clCreateBuffer", status, about() + ", the record of index faults");
+  }
+  return fault_buffer_;
+}
+
+void QueueImpl::readFault() {
+  const uint64_t lent = fault_ticket_.load(std::memory_order_relaxed);
+  if (!lent || !knownDone(lent)) return;   // lent again meanwhile
+  fault_ticket_.store(0, std::memory_order_release);
+  if (!shared_ && clEnqueueReadBuffer(queue_, fault_buffer_, CL_TRUE, 0, sizeof fault_, &fault_, 0, nullptr, nullptr) != CL_SUCCESS) return;
+  const FaultRecord found = fault_;
+  if (!found.taken) return;
+  fault_ = {};
+  if (!shared_) clEnqueueWriteBuffer(queue_, fault_buffer_, CL_TRUE, 0, sizeof fault_, &fault_, 0, nullptr, nullptr);
+  if (failed_) return;
+  failed_ = fail(std::string(nameText(static_cast<NameId>(found.name))) + ": index " + std::to_string(found.index) +
+                     " is out of bounds for a dimension of size " + std::to_string(found.size) + " (found by a kernel on " + about() +
+                     "; this is the first wait since)",
+                 "the results since that call are not usable");
+  failed_flag_.store(true, std::memory_order_release);
 }
 
 Result<void> QueueImpl::waitFor(Queue& other, uint64_t ticket) noexcept {

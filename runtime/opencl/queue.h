@@ -59,6 +59,11 @@ class Queue {
   virtual Result<void> copy(cl_mem dst, size_t dst_offset, cl_mem src, size_t src_offset, size_t bytes) = 0;
   virtual Result<void> fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, size_t pattern_bytes) = 0;
 
+  // A few longs on the device into which a kernel writes the first index out of range it meets: {int taken, index, size,
+  // NameId}. Pass it as an argument: the first wait after that launch fails with a sentence that names index and size, and
+  // clears the record. Until then idle() is false.
+  virtual Result<cl_mem> faultRecord() noexcept = 0;
+
   // Work submitted so far has a ticket number; done() is the last finished one we know of.
   virtual uint64_t submitted() const noexcept = 0;
   // Never calls the driver if nothing is pending by our own counters.

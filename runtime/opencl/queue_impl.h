@@ -37,12 +37,18 @@ class QueueImpl final : public Queue {
   Result<void> read(void* dst, cl_mem src, size_t src_offset, size_t bytes, bool blocking) override;
   Result<void> copy(cl_mem dst, size_t dst_offset, cl_mem src, size_t src_offset, size_t bytes) override;
   Result<void> fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, size_t pattern_bytes) override;
+  Result<cl_mem> faultRecord() noexcept override;
   uint64_t submitted() const noexcept override { return submitted_.load(std::memory_order_acquire); }
-  bool idle() const noexcept override { return done_.load(std::memory_order_acquire) == submitted(); }
+  bool idle() const noexcept override {
+    return done_.load(std::memory_order_acquire) == submitted() && fault_ticket_.load(std::memory_order_acquire) == 0;
+  }
   Result<void> finish() noexcept override { return wait(submitted()); }
   bool isDone(uint64_t ticket) noexcept override;
   Result<void> wait(uint64_t ticket) noexcept override;
   Result<void> waitFor(Queue& other, uint64_t ticket) noexcept override;
+
+  // As wait(), but failures are kept for the next wait that can tell someone.
+  void waitQuietly(uint64_t ticket) noexcept { (void)waitDone(ticket); }
 
   // Takes in what has finished, so that timings arrive although nobody launches or waits.
   void harvest() noexcept;
@@ -63,7 +69,9 @@ class QueueImpl final : public Queue {
   void retire(bool ask_driver);          // takes completed entries off the ring
   void deliver(const Entry& entry);
   bool mayEvict(const Kernel& kernel, const Range& range);
+  Result<void> waitDone(uint64_t ticket) noexcept;
   Result<void> takeFailure();
+  void readFault();                      // under mutex_, when the launch it was lent to is done
   Entry& at(uint64_t ticket) noexcept { return ring_[ticket % kRing]; }
   char* hostPointer(cl_mem mem) const noexcept;
 
@@ -80,6 +88,10 @@ class QueueImpl final : public Queue {
   int waits_ = 0;                        // real ones, counted up to a few
   std::optional<Error> failed_;          // first command that failed and was not reported yet
   std::atomic<bool> failed_flag_{false};
+  struct FaultRecord { int64_t taken, index, size, name; };
+  alignas(128) FaultRecord fault_{};     // the record itself where host and device share memory
+  cl_mem fault_buffer_ = nullptr;
+  std::atomic<uint64_t> fault_ticket_{0};   // the last launch it was lent to; 0 = none since it was read
   std::array<Entry, kRing> ring_{};      // tickets done_+1 .. submitted_
 };
 

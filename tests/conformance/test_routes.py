@@ -1,6 +1,7 @@
 """What ran where: routes are counted, fallbacks are counted, warned about or refused."""
 import json
 
+import pytest
 from support import good, python
 
 # An operator that has no OpenCL kernel and is not likely to get one.
@@ -48,6 +49,31 @@ def test_an_index_out_of_range_raises_as_on_the_cpu():
         print(a[torch.tensor([-1, 2], device="npu")].tolist())
     """)
     assert out == "True\n" * 6 + "[3, 2]\n"
+
+
+@pytest.mark.parametrize("shared", ["1", "0"])
+def test_a_kernel_that_meets_a_bad_index_fails_the_next_wait_and_names_it(shared):
+    out = good("""
+        import torch
+        F = torch.nn.functional
+        a = torch.arange(4., device="npu"); bad = torch.tensor([1, 9], device="npu"); one = torch.ones(2, device="npu")
+        calls = [lambda: a[bad], lambda: torch.gather(a, 0, bad), lambda: a.index_select(0, bad), lambda: a.take(bad),
+                 lambda: a.clone().index_put((bad,), one), lambda: a.clone().index_put((bad,), one, accumulate=True),
+                 lambda: torch.zeros(4, device="npu").scatter(0, bad, one), lambda: a.scatter_add(0, bad, one),
+                 lambda: a.scatter_reduce(0, bad, one, "amax"), lambda: a.index_add(0, bad, one),
+                 lambda: a.index_copy(0, bad, one), lambda: a.clone().index_fill_(0, bad, 2.),
+                 lambda: F.embedding(bad, torch.ones(4, 2, device="npu")),
+                 lambda: F.cross_entropy(torch.ones(2, 4, device="npu"), bad),
+                 lambda: F.nll_loss(torch.ones(2, 4, device="npu"), bad, reduction="none")]
+        for call in calls:
+            try:
+                result = call()
+                torch.npu.synchronize()
+                print("answered", result)
+            except (IndexError, RuntimeError) as error:
+                print("9" in str(error) and "size 4" in str(error), (a + 1).tolist() == [1, 2, 3, 4])
+    """, FLAGOS_ROUTE="opencl", FLAGOS_FALLBACK="forbid", FLAGOS_SHARED_MEMORY=shared)
+    assert out == "True True\n" * 15, out
 
 
 def test_a_fallback_is_warned_about_once_per_operator():

@@ -5,7 +5,8 @@
 // dimension, [4] bound of the index, [5..8] element offsets of operands 0..3, [9] strides along the walked dimension of
 // operands 0..2 in [9..11], [12] number of index tensors, [13..15] free use, [16..27] sizes, then 12 strides for each
 // operand: 0 at [28], 1 at [40], 2 at [52], and index tensors 0..3 at [64], [76], [88], [100]; their offsets at [112..115],
-// the strides they select with at [116..119], their bounds at [120..123].
+// the strides they select with at [116..119], their bounds at [120..123]. Kernels that take indices get `fault`, the
+// queue's fault record, and [15], the name to report: an index out of range is reported once and never followed.
 typedef struct { long v[124]; } Meta;
 
 #define D CAT2(PTR_, KD)
@@ -28,30 +29,36 @@ static long offsetOf(const Meta* m, long e, int strides) {
 
 #ifdef USE_gather
 // 0 = out, 1 = in (stride of the indexed dimension in [10]), 2 = index. A bad index reads NaN (0 for whole numbers).
-kernel void gather(global D* out, global const D* in, global const CAT2(PTR_, KI)* index, const Meta m) {
+kernel void gather(global D* out, global const D* in, global const CAT2(PTR_, KI)* index, global int* fault, const Meta m) {
   EACH {
-    long i = IX(index, m.v[7] + offsetOf(&m, e, 52));
-    if (i < 0) i += m.v[13];   // embedding and index_select: 0 = negative indices are errors
+    const long i = IX(index, m.v[7] + offsetOf(&m, e, 52));
     const long to = m.v[5] + offsetOf(&m, e, 28);
-    if (i >= 0 && i < m.v[4]) out[to] = in[m.v[6] + offsetOf(&m, e, 40) + i * m.v[10]];
-    else { BAD(out, to); }
+    if (i >= 0 && i < m.v[4]) {
+      out[to] = in[m.v[6] + offsetOf(&m, e, 40) + i * m.v[10]];
+    } else {
+      badIndex(fault, i, m.v[4], m.v[15]);
+      BAD(out, to);
+    }
   }
 }
 #endif
 
 #ifdef USE_scatter
 // One work-item per position outside of the walked dimension: it alone writes there, in order.
-// 0 = self, 1 = index, 2 = src; SCALE is S(src's factor). [9..11]: strides along the dimension.
-kernel void scatter(global D* self, global const CAT2(PTR_, KI)* index, global const D* src, const Meta m) {
+// 0 = self, 1 = index, 2 = src; COMBINE(old, new). [9..11]: strides along the dimension.
+kernel void scatter(global D* self, global const CAT2(PTR_, KI)* index, global const D* src, global int* fault, const Meta m) {
   EACH {
     const long to = m.v[5] + offsetOf(&m, e, 28);
     const long at = m.v[6] + offsetOf(&m, e, 40), from = m.v[7] + offsetOf(&m, e, 52);
     for (long k = 0; k < m.v[3]; ++k) {
       const long i = IX(index, at + k * m.v[10]);
-      if (i < 0 || i >= m.v[4]) continue;
+      if (i < 0 || i >= m.v[4]) {
+        badIndex(fault, i, m.v[4], m.v[15]);
+        continue;
+      }
       const long p = to + i * m.v[9];
-#ifdef ACCUMULATE
-      ST(CONV1(LD(self, p)) + SCALE * CONV1(LD(src, from + k * m.v[11])), self, p);
+#ifdef COMBINE
+      ST(COMBINE(CONV1(LD(self, p)), CONV1(LD(src, from + k * m.v[11]))), self, p);
 #else
       self[p] = src[from + k * m.v[11]];
 #endif
@@ -62,13 +69,16 @@ kernel void scatter(global D* self, global const CAT2(PTR_, KI)* index, global c
 
 #ifdef USE_index
 static long selected(const Meta* m, long e, global const CAT2(PTR_, KI)* i0, global const CAT2(PTR_, KI)* i1,
-                     global const CAT2(PTR_, KI)* i2, global const CAT2(PTR_, KI)* i3) {
+                     global const CAT2(PTR_, KI)* i2, global const CAT2(PTR_, KI)* i3, global int* fault) {
   long at = 0;
   for (int k = 0; k < (int)m->v[12]; ++k) {
     global const CAT2(PTR_, KI)* p = k == 0 ? i0 : k == 1 ? i1 : k == 2 ? i2 : i3;
-    long i = IX(p, m->v[112 + k] + offsetOf(m, e, 64 + 12 * k));
-    if (i < 0) i += m->v[120 + k];
-    if (i < 0 || i >= m->v[120 + k]) return LONG_MIN;
+    const long given = IX(p, m->v[112 + k] + offsetOf(m, e, 64 + 12 * k)), size = m->v[120 + k];
+    const long i = given < 0 ? given + size : given;
+    if (i < 0 || i >= size) {
+      badIndex(fault, given, size, m->v[15]);
+      return LONG_MIN;
+    }
     at += i * m->v[116 + k];
   }
   return at;
@@ -76,9 +86,9 @@ static long selected(const Meta* m, long e, global const CAT2(PTR_, KI)* i0, glo
 #define INDICES global const CAT2(PTR_, KI)*i0, global const CAT2(PTR_, KI)*i1, global const CAT2(PTR_, KI)*i2, global const CAT2(PTR_, KI)*i3
 
 // 0 = out, 1 = self.
-kernel void index_get(global D* out, global const D* self, INDICES, const Meta m) {
+kernel void index_get(global D* out, global const D* self, INDICES, global int* fault, const Meta m) {
   EACH {
-    const long s = selected(&m, e, i0, i1, i2, i3), to = m.v[5] + offsetOf(&m, e, 28);
+    const long s = selected(&m, e, i0, i1, i2, i3, fault), to = m.v[5] + offsetOf(&m, e, 28);
     if (s != LONG_MIN) out[to] = self[m.v[6] + offsetOf(&m, e, 40) + s];
     else { BAD(out, to); }
   }
@@ -86,11 +96,11 @@ kernel void index_get(global D* out, global const D* self, INDICES, const Meta m
 
 // 0 = values, 1 = self. [3] positions of the index space follow each other within one work-item, so that repeated
 // indices are summed (or overwritten) in order; e counts the other positions: position = k * n + e.
-kernel void index_put(global const D* values, global D* self, INDICES, const Meta m) {
+kernel void index_put(global const D* values, global D* self, INDICES, global int* fault, const Meta m) {
   EACH {
     for (long k = 0; k < m.v[3]; ++k) {
       const long pos = k * m.v[0] + e;
-      const long s = selected(&m, pos, i0, i1, i2, i3);
+      const long s = selected(&m, pos, i0, i1, i2, i3, fault);
       if (s == LONG_MIN) continue;
       const long p = m.v[6] + offsetOf(&m, pos, 40) + s, from = m.v[5] + offsetOf(&m, pos, 28);
 #ifdef ACCUMULATE
@@ -106,11 +116,15 @@ kernel void index_put(global const D* values, global D* self, INDICES, const Met
 #ifdef USE_embedding_backward
 // One work-item per column; rows in order. [13] padding row, [14] 1 = divide by the index's frequency.
 // 0 = grad_weight, 1 = grad [rows, columns] packed, 2 = indices [rows] packed.
-kernel void embedding_backward(global D* weight, global const D* grad, global const CAT2(PTR_, KI)* index, const Meta m) {
+kernel void embedding_backward(global D* weight, global const D* grad, global const CAT2(PTR_, KI)* index, global int* fault, const Meta m) {
   EACH {
     for (long r = 0; r < m.v[3]; ++r) {
       const long i = IX(index, m.v[7] + r);
-      if (i < 0 || i >= m.v[4] || i == m.v[13]) continue;
+      if (i == m.v[13]) continue;
+      if (i < 0 || i >= m.v[4]) {
+        badIndex(fault, i, m.v[4], m.v[15]);
+        continue;
+      }
       S scale = (S)1;
       if (m.v[14]) {
         long count = 0;
@@ -136,6 +150,42 @@ kernel void triangle(global D* out, global const D* in, const Meta m) {
 }
 #endif
 
+#ifdef USE_nonzero
+// 0 = in, `place` = for each element, row by row, how many up to it are not zero; out = [count, ndim] with strides [9], [10].
+kernel void nonzero(global const D* in, global const long* place, global long* out, const Meta m) {
+  EACH {
+    if (CONV1(LD(in, m.v[5] + offsetOf(&m, e, 28))) == (S)0) continue;
+    const long row = m.v[7] + (place[m.v[6] + e] - 1) * m.v[9];
+    long left = e;
+    for (int d = (int)m.v[2] - 1; d >= 0; --d) {
+      out[row + d * m.v[10]] = left % m.v[16 + d];
+      left /= m.v[16 + d];
+    }
+  }
+}
+#endif
+
+#ifdef USE_running
+// Running extremum with the place where it stands: NaN beats everything, later equals win. 0 = values, 1 = in, 2 = indices.
+// BEATS(x, best)
+kernel void running(global D* values, global const D* in, global long* indices, const Meta m) {
+  EACH {
+    const long to = m.v[5] + offsetOf(&m, e, 28), from = m.v[6] + offsetOf(&m, e, 40), place = m.v[7] + offsetOf(&m, e, 52);
+    S best = CONV1(LD(in, from));
+    long where = 0;
+    for (long k = 0; k < m.v[3]; ++k) {
+      const S x = CONV1(LD(in, from + k * m.v[10]));
+      if (x != x || (best == best && BEATS(x, best))) {
+        best = x;
+        where = k;
+      }
+      ST(best, values, to + k * m.v[9]);
+      indices[place + k * m.v[11]] = where;
+    }
+  }
+}
+#endif
+
 #ifdef USE_scan
 // 0 = out, 1 = in. Sums carry their rounding error along (Neumaier), so that float32 keeps the accuracy of PyTorch's
 // float64 accumulator on devices without float64.
@@ -150,7 +200,16 @@ kernel void scan(global D* out, global const D* in, const Meta m) {
     }
 #else
     S acc = (S)0;
-#ifdef FLOATING
+#if defined(LOGARITHMS)
+    acc = -INFINITY;
+    for (long k = 0; k < m.v[3]; ++k) {
+      const S x = CONV1(LD(in, from + k * m.v[10]));
+      const S low = x != x ? x : fmin(x, acc), high = x != x ? x : fmax(x, acc);
+      // Two equal infinities have no difference.
+      acc = acc != acc ? acc : (low != high || isfinite(low)) ? high + log1p(exp(low - high)) : x;
+      ST(acc, out, to + k * m.v[9]);
+    }
+#elif defined(FLOATING)
     S lost = (S)0;
     for (long k = 0; k < m.v[3]; ++k) {
       const S x = CONV1(LD(in, from + k * m.v[10])), t = acc + x;

@@ -5,8 +5,9 @@
 // Positions run over the target's dimensions. Longs of Meta: 0 positions, 1 classes, 2 ignore_index, 3 positions a
 // work-item or group, 4 mode (0 none, 1 mean, 2 sum), 5 pieces, 6..10 offsets of input (or grad_in), target, weight, out
 // (or grad), total, 11 class stride, 12 weight stride, 13 dims, 14 offset of the pieces, 15.. sizes, 27.. input strides,
-// 39.. target strides, 51.. out (or grad) strides.
-typedef struct { long v[63]; } Meta;
+// 39.. target strides, 51.. out (or grad) strides, 63 the name to report. A target that is no class (and not ignored) goes to
+// the fault record and gives NaN.
+typedef struct { long v[64]; } Meta;
 
 #define PLACE(index)                                      \
   IDX oi = 0, ot = 0, oo = 0;                             \
@@ -32,7 +33,7 @@ typedef struct { long v[63]; } Meta;
 #define INPUTS global const CAT2(PTR_, KI)* in0, global const CAT2(PTR_, KT)* target0, global const CAT2(PTR_, KW)* weight0
 
 #ifdef NONE
-kernel void none(INPUTS, global CAT2(PTR_, KO)* out0, const Meta m) {
+kernel void none(INPUTS, global CAT2(PTR_, KO)* out0, global int* fault, const Meta m) {
   const IDX n = (IDX)m.v[0], per = (IDX)m.v[3];
   const IDX last = min(((IDX)get_global_id(0) + 1) * per, n);
   for (IDX i = (IDX)get_global_id(0) * per; i < last; ++i) {
@@ -42,6 +43,7 @@ kernel void none(INPUTS, global CAT2(PTR_, KO)* out0, const Meta m) {
     if (VALID(t)) {
       if (t != m.v[2]) loss = -WEIGHT(t) * convertA(CAT2(LD1_, KI)(in0, m.v[6] + oi + t * m.v[11]));
     } else if (t != m.v[2]) {
+      badIndex(fault, t, m.v[1], m.v[63]);
       loss = (A)NAN;
     }
     CAT2(ST1_, KO)(loss, out0, m.v[9] + oo);
@@ -51,7 +53,7 @@ kernel void none(INPUTS, global CAT2(PTR_, KO)* out0, const Meta m) {
 
 #ifdef SUMS
 // Sums of loss and weight over a piece of the positions, to pieces[2 * piece].
-kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sums(INPUTS, global A* pieces, const Meta m) {
+kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sums(INPUTS, global A* pieces, global int* fault, const Meta m) {
 #if GROUP > 1
   local A losses[GROUP], weights[GROUP];
 #endif
@@ -69,6 +71,7 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sums(INPUTS, glob
         part -= w * convertA(CAT2(LD1_, KI)(in0, m.v[6] + oi + t * m.v[11]));
         partWeight += w;
       } else {
+        badIndex(fault, t, m.v[1], m.v[63]);
         part = (A)NAN;
       }
     }

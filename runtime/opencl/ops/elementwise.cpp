@@ -206,6 +206,7 @@ Result<void> elementwise(Queue& queue, const Elementwise& e, std::span<const Ten
     s += "\n";
     s += kernelSource("types");
     if (!e.raw) s += kernelSource("expressions");
+    if (!e.source.empty()) s += kernelSource(e.source);
     s += kernelSource("elementwise");
     t.key = "elementwise." + std::string(e.name) + "." + std::to_string(key);
     return t;

@@ -51,6 +51,7 @@ struct Elementwise {
   std::string_view name;           // for errors and kernel keys
   std::string_view expr;           // OpenCL C over T: a, b, c, s0..s3, ix
   std::string_view extra;          // further defines the expression needs
+  std::string_view source;         // a .cl file with functions it needs
   Compute compute = Compute::f32;
   bool indexed = false;            // uses ix
   bool raw = false;                // moves bits: kinds follow from dtype sizes

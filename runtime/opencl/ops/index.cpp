@@ -11,9 +11,9 @@ namespace {
 
 size_t u(int d) { return static_cast<size_t>(d); }
 
-// gather with the stride of the indexed dimension given apart. wrap: negative indices count from the end.
+// gather with the stride of the indexed dimension given apart.
 Result<void> gatherBy(Queue& queue, const TensorRef& in, int64_t stride, int64_t bound, const TensorRef& index, const TensorRef& out,
-                      int skip, bool wrap, Variant variant) {
+                      int skip, std::string_view name, Variant variant) {
   IndexMeta m;
   m.sizes(out);
   m.operand(0, out);
@@ -21,8 +21,7 @@ Result<void> gatherBy(Queue& queue, const TensorRef& in, int64_t stride, int64_t
   m.operand(2, index);
   m.v[10] = stride;
   m.v[4] = bound;
-  m.v[13] = wrap ? bound : 0;
-  IndexKernel k{"gather", "gather", 1, out.dtype, true, index.dtype};
+  IndexKernel k{"gather", "gather", 1, out.dtype, true, index.dtype, {}, internName(name)};
   return launchIndex(queue, k, out.numel(), m, {out.buffer, in.buffer, index.buffer}, variant);
 }
 
@@ -53,8 +52,8 @@ TensorRef along(const TensorRef& vector, const TensorRef& like, int dim) {
   return t;
 }
 
-Result<void> scatterBy(Queue& queue, const TensorRef& self, int dim, const TensorRef& index, const TensorRef& src, bool accumulate,
-                       std::string_view scale, uint32_t number, Variant variant) {
+Result<void> scatterBy(Queue& queue, const TensorRef& self, int dim, const TensorRef& index, const TensorRef& src, std::string_view combine,
+                       uint32_t number, std::string_view name, Variant variant) {
   IndexMeta m;
   m.sizes(index);
   m.operand(0, self, dim);
@@ -67,11 +66,19 @@ Result<void> scatterBy(Queue& queue, const TensorRef& self, int dim, const Tenso
   const int64_t length = index.sizes[u(dim)];
   m.walk(dim, length);
   if (length == 0) return {};
-  IndexKernel k{"scatter", "scatter", number, self.dtype, !accumulate, index.dtype, scale};
+  IndexKernel k{"scatter", "scatter", number, self.dtype, combine.empty(), index.dtype, combine, internName(name)};
   return launchIndex(queue, k, index.numel() / length, m, {self.buffer, index.buffer, src.buffer}, variant);
 }
 
-constexpr std::string_view kAdd = "#define ACCUMULATE\n#define SCALE ((S)1)\n";
+// NaN wins over every number.
+constexpr std::string_view kCombine[] = {"", "#define COMBINE(a, b) ((a) + (b))\n", "#define COMBINE(a, b) ((a) * (b))\n",
+                                         "#define COMBINE(a, b) ((((a) > (b)) | ((a) != (a))) ? (a) : (b))\n",
+                                         "#define COMBINE(a, b) ((((a) < (b)) | ((a) != (a))) ? (a) : (b))\n"};
+Result<void> scatterInto(Queue& queue, const TensorRef& self, int dim, const TensorRef& index, const TensorRef& src, ScatterOp op,
+                         std::string_view name, Variant variant) {
+  const auto i = static_cast<size_t>(op);
+  return scatterBy(queue, self, dim, index, src, kCombine[i], 20 + static_cast<uint32_t>(i), name, variant);
+}
 
 // Where the result of advanced indexing lies: the index space B and the other dimensions, in the result's own order.
 struct Plan {
@@ -160,11 +167,11 @@ Result<Plan> planOf(const TensorRef& self, std::span<const TensorRef* const> ind
 }  // namespace
 
 Result<void> gather(Queue& queue, const TensorRef& in, int dim, const TensorRef& index, const TensorRef& out, Variant variant) {
-  return gatherBy(queue, in, in.strides[u(dim)], in.sizes[u(dim)], index, out, dim, false, variant);
+  return gatherBy(queue, in, in.strides[u(dim)], in.sizes[u(dim)], index, out, dim, "gather", variant);
 }
 
 Result<void> indexSelect(Queue& queue, const TensorRef& in, int dim, const TensorRef& index, const TensorRef& out, Variant variant) {
-  return gatherBy(queue, in, in.strides[u(dim)], in.sizes[u(dim)], along(index, out, dim), out, dim, false, variant);
+  return gatherBy(queue, in, in.strides[u(dim)], in.sizes[u(dim)], along(index, out, dim), out, dim, "index_select", variant);
 }
 
 Result<void> embedding(Queue& queue, const TensorRef& weight, const TensorRef& indices, const TensorRef& out, Variant variant) {
@@ -173,14 +180,14 @@ Result<void> embedding(Queue& queue, const TensorRef& weight, const TensorRef& i
   index.ndim = in.ndim = out.ndim;
   index.strides[u(out.ndim - 1)] = 0;
   for (int d = 0; d < out.ndim; ++d) in.strides[u(d)] = d == out.ndim - 1 ? weight.strides[1] : 0;
-  return gatherBy(queue, in, weight.strides[0], weight.sizes[0], index, out, -1, false, variant);
+  return gatherBy(queue, in, weight.strides[0], weight.sizes[0], index, out, -1, "embedding", variant);
 }
 
-Result<void> scatter(Queue& queue, const TensorRef& self, int dim, const TensorRef& index, const TensorRef& src, bool accumulate, Variant variant) {
-  return scatterBy(queue, self, dim, index, src, accumulate, accumulate ? kAdd : std::string_view(), accumulate ? 3 : 2, variant);
+Result<void> scatter(Queue& queue, const TensorRef& self, int dim, const TensorRef& index, const TensorRef& src, ScatterOp op, Variant variant) {
+  return scatterInto(queue, self, dim, index, src, op, "scatter", variant);
 }
 
-Result<void> scatterValue(Queue& queue, const TensorRef& self, int dim, const TensorRef& index, Scalar value, Variant variant) {
+Result<void> scatterValue(Queue& queue, const TensorRef& self, int dim, const TensorRef& index, Scalar value, ScatterOp op, Variant variant) {
   auto s = Scratch::take(queue, 16);
   if (!s) return s.error();
   TensorRef one = index;
@@ -191,12 +198,11 @@ Result<void> scatterValue(Queue& queue, const TensorRef& self, int dim, const Te
   TensorRef cell = one;
   cell.ndim = 0;
   if (auto ok = fill(queue, cell, value, variant); !ok) return ok;
-  return scatterBy(queue, self, dim, index, one, false, {}, 2, variant);
+  return scatterInto(queue, self, dim, index, one, op, "scatter", variant);
 }
 
-Result<void> indexAdd(Queue& queue, const TensorRef& self, int dim, const TensorRef& index, const TensorRef& src, Scalar alpha, Variant variant) {
-  if (alpha.real == 1.0) return scatterBy(queue, self, dim, along(index, src, dim), src, true, kAdd, 3, variant);
-  return fail("index_add: alpha other than 1 has no OpenCL kernel", "let this operator run on the CPU");
+Result<void> indexScatter(Queue& queue, const TensorRef& self, int dim, const TensorRef& index, const TensorRef& src, ScatterOp op, Variant variant) {
+  return scatterInto(queue, self, dim, along(index, src, dim), src, op, "index_add, index_copy or index_reduce", variant);
 }
 
 Result<void> index(Queue& queue, const TensorRef& self, std::span<const TensorRef* const> indices, const TensorRef& out, Variant variant) {
@@ -204,7 +210,7 @@ Result<void> index(Queue& queue, const TensorRef& self, std::span<const TensorRe
   if (!p) return p.error();
   if (p->result.ndim != out.ndim) return fail("index: the result has another number of dimensions than `out`");
   p->m.operand(0, out);
-  IndexKernel k{"index", "index_get", 4, self.dtype, true, p->dtype};
+  IndexKernel k{"index", "index_get", 4, self.dtype, true, p->dtype, {}, internName("index")};
   return launchIndex(queue, k, out.numel(), p->m, {out.buffer, self.buffer, p->index[0], p->index[1], p->index[2], p->index[3]}, variant);
 }
 
@@ -238,7 +244,7 @@ Result<void> indexPut(Queue& queue, const TensorRef& self, std::span<const Tenso
   }
   m.v[3] = p->b;
   IndexKernel k{"index", "index_put", accumulate ? 6u : 5u, self.dtype, !accumulate, p->dtype,
-                accumulate ? std::string_view("#define ACCUMULATE\n") : std::string_view()};
+                accumulate ? std::string_view("#define ACCUMULATE\n") : std::string_view(), internName("index_put")};
   return launchIndex(queue, k, p->others, m, {values.buffer, self.buffer, p->index[0], p->index[1], p->index[2], p->index[3]}, variant);
 }
 
@@ -260,7 +266,7 @@ Result<void> embeddingBackward(Queue& queue, const TensorRef& grad, const Tensor
   m.v[10] = grad_weight.strides[1];
   m.v[13] = padding_idx;
   m.v[14] = scale_by_freq;
-  IndexKernel k{"embedding_backward", "embedding_backward", 7, grad.dtype, false, indices.dtype};
+  IndexKernel k{"embedding_backward", "embedding_backward", 7, grad.dtype, false, indices.dtype, {}, internName("embedding_dense_backward")};
   return launchIndex(queue, k, grad_weight.sizes[1], m, {grad_weight.buffer, g->second.buffer, i->second.buffer}, variant);
 }
 

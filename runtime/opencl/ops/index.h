@@ -1,7 +1,7 @@
-// Gather, scatter, indexing and joining. Index tensors are int64 or int32. An index out of range cannot raise from a
-// kernel: reads give NaN (0 for integers), writes are dropped.
+// Gather, scatter, indexing and joining. Index tensors are int64 or int32. An index out of range is never followed: reads
+// give NaN (0 for integers), writes are dropped, and the queue's next wait fails (Queue::faultRecord).
 //
-// Accumulating writes (scatterAdd, indexPut with accumulate, embeddingBackward) are deterministic: every destination
+// Accumulating writes (scatter, indexPut with accumulate, embeddingBackward) are deterministic: every destination
 // element is summed by one work-item in the order of the sources.
 #pragma once
 #include <cstdint>
@@ -17,15 +17,17 @@ namespace flagos::ocl {
 
 // out[i][j][k] = in[index[i][j][k]][j][k] for dim 0, and so on.
 Result<void> gather(Queue& queue, const TensorRef& in, int dim, const TensorRef& index, const TensorRef& out, Variant variant);
-// self[index[i][j][k]][j][k] = src[i][j][k] (dim 0); `accumulate`: +=. Sizes are index's.
-Result<void> scatter(Queue& queue, const TensorRef& self, int dim, const TensorRef& index, const TensorRef& src, bool accumulate,
+// self[index[i][j][k]][j][k] = op(old, src[i][j][k]) (dim 0), in the order of the sources. Sizes are index's.
+enum class ScatterOp : uint8_t { set, add, multiply, amax, amin };
+Result<void> scatter(Queue& queue, const TensorRef& self, int dim, const TensorRef& index, const TensorRef& src, ScatterOp op,
                      Variant variant);
-Result<void> scatterValue(Queue& queue, const TensorRef& self, int dim, const TensorRef& index, Scalar value, Variant variant);
+Result<void> scatterValue(Queue& queue, const TensorRef& self, int dim, const TensorRef& index, Scalar value, ScatterOp op,
+                          Variant variant);
 // out[..., i, ...] = in[..., index[i], ...].
 Result<void> indexSelect(Queue& queue, const TensorRef& in, int dim, const TensorRef& index, const TensorRef& out, Variant variant);
-// self[..., index[i], ...] += alpha * src[..., i, ...].
-Result<void> indexAdd(Queue& queue, const TensorRef& self, int dim, const TensorRef& index, const TensorRef& src, Scalar alpha,
-                      Variant variant);
+// self[..., index[i], ...] = op(old, src[..., i, ...]).
+Result<void> indexScatter(Queue& queue, const TensorRef& self, int dim, const TensorRef& index, const TensorRef& src, ScatterOp op,
+                          Variant variant);
 
 // Advanced indexing. indices[d] is null where dimension d of `self` is not indexed; the given ones broadcast together to
 // the index shape B. Result sizes: B in place of the indexed dimensions where they are neighbours, else B first.
@@ -46,8 +48,15 @@ Result<void> flip(Queue& queue, const TensorRef& in, uint32_t dims, const Tensor
 // Keeps j - i <= diagonal (tril) or >= diagonal (triu) of the last two dimensions; zeros elsewhere.
 Result<void> triangle(Queue& queue, const TensorRef& in, const TensorRef& out, int64_t diagonal, bool upper, Variant variant);
 
-enum class ScanOp : uint8_t { cumsum, cumprod };
+// `out` may be `in` itself.
+enum class ScanOp : uint8_t { cumsum, cumprod, logcumsumexp };
 Result<void> scan(Queue& queue, ScanOp op, const TensorRef& in, const TensorRef& out, int dim, Variant variant);
+// The running maximum (minimum) and where it stands; `indices` int64.
+Result<void> running(Queue& queue, bool largest, const TensorRef& in, const TensorRef& values, const TensorRef& indices, int dim,
+                     Variant variant);
+// Coordinates of the elements that are not zero, row by row: out[counts.back(), in.ndim]. counts[i] = how many of the
+// first i + 1 elements are not zero (int64, packed).
+Result<void> nonzero(Queue& queue, const TensorRef& in, const TensorRef& counts, const TensorRef& out, Variant variant);
 // Stable sort along dim; NaN is the largest. `indices` int64.
 Result<void> sort(Queue& queue, const TensorRef& in, const TensorRef& values, const TensorRef& indices, int dim, bool descending,
                   Variant variant);

@@ -38,6 +38,7 @@ Result<void> launchIndex(Queue& queue, const IndexKernel& k, int64_t n, IndexMet
     t.text += k.defines;
     t.text += badValue(k.data);
     t.text += kernelSource("types");
+    t.text += kernelSource("fault");
     t.text += kernelSource("index");
     t.key = "index." + std::string(k.function) + "." + std::to_string(key);
     return t;
@@ -51,9 +52,15 @@ Result<void> launchIndex(Queue& queue, const IndexKernel& k, int64_t n, IndexMet
   const auto items = static_cast<size_t>((n + per - 1) / per);
   range.local[0] = wide ? 1 : kTiledGroup;
   range.global[0] = wide ? items : (items + kTiledGroup - 1) / kTiledGroup * kTiledGroup;
-  Arg args[8];
+  Arg args[9];
   size_t count = 0;
   for (cl_mem b : buffers) args[count++] = Arg::buffer(b);
+  if (k.checked) {
+    m.v[15] = k.checked;
+    auto record = queue.faultRecord();
+    if (!record) return record.error();
+    args[count++] = Arg::buffer(*record);
+  }
   args[count++] = Arg::pointer(&m, sizeof m);
   return queue.launch(**kernel, range, args, count);
 }

@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/base/names.h"
 #include "runtime/opencl/device.h"
 #include "runtime/opencl/ops/elementwise.h"
 
@@ -36,6 +37,7 @@ struct IndexKernel {
   bool raw = true;                   // moves bits: the kind follows from the size alone
   DType index = DType::int64;
   std::string_view defines = {};     // further lines of the head
+  NameId checked = 0;                // the name to report where indices are checked: the kernel gets the fault record
 };
 
 // Finds the kernel, fills n and the positions per work-item, and launches it with these buffers and the launch data.

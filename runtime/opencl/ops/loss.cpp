@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "runtime/base/names.h"
 #include "runtime/opencl/device.h"
 #include "runtime/opencl/ops/elementwise.h"
 #include "runtime/opencl/ops/fill.h"
@@ -13,7 +14,7 @@
 namespace flagos::ocl {
 namespace {
 
-struct Meta { int64_t v[63]; };
+struct Meta { int64_t v[64]; };
 
 // What every nll kernel needs: positions over the target's dimensions, the class dimension taken out of the input.
 struct Nll {
@@ -120,6 +121,7 @@ Result<const Kernel*> kernelFor(Queue& queue, const Nll& n, Part part, size_t gr
     t.text += defines[p];
     t.text += "#define GROUP " + std::to_string(group) + "\n";
     t.text += kernelSource("types");
+    t.text += kernelSource("fault");
     t.text += kernelSource("loss");
     t.key = "loss." + std::to_string(key);
     return t;
@@ -148,6 +150,10 @@ Result<void> nllLoss(Queue& queue, const TensorRef& input, const TensorRef& targ
   Result<Nll> made = prepare(queue, input, target, weight, reduction, ignore_index, out, total_weight);
   if (!made) return made.error();
   Nll& n = *made;
+  static const NameId name = internName("nll_loss");
+  n.meta.v[63] = name;
+  Result<cl_mem> fault = queue.faultRecord();
+  if (!fault) return fault.error();
   if (reduction == Reduction::none) {
     // PyTorch leaves total_weight at zero here.
     if (Result<void> r = fill(queue, total_weight, Scalar(0), variant); !r) return r;
@@ -157,7 +163,7 @@ Result<void> nllLoss(Queue& queue, const TensorRef& input, const TensorRef& targ
     const Range range = spread(queue, n, variant);
     return queue.launch(**kernel, range,
                         {Arg::buffer(input.buffer), Arg::buffer(target.buffer), Arg::buffer(n.weight_buffer),
-                         Arg::buffer(out.buffer), Arg::pointer(&n.meta, sizeof n.meta)});
+                         Arg::buffer(out.buffer), Arg::buffer(*fault), Arg::pointer(&n.meta, sizeof n.meta)});
   }
   const size_t group = variant == Variant::wide ? 1 : 128;
   // From shapes alone, so that the order of additions never changes.
@@ -178,7 +184,7 @@ Result<void> nllLoss(Queue& queue, const TensorRef& input, const TensorRef& targ
   const Arg meta = Arg::pointer(&n.meta, sizeof n.meta);
   if (Result<void> r = queue.launch(**sums, range,
                                     {Arg::buffer(input.buffer), Arg::buffer(target.buffer),
-                                     Arg::buffer(n.weight_buffer), Arg::buffer(scratch->buffer()), meta});
+                                     Arg::buffer(n.weight_buffer), Arg::buffer(scratch->buffer()), Arg::buffer(*fault), meta});
       !r)
     return r;
   range.global[0] = range.local[0] = 1;

@@ -58,7 +58,7 @@ std::optional<PointwiseOp> pointwiseFromName(std::string_view name) noexcept {
 
 bool pointwiseSupports(PointwiseOp op, DType compute) noexcept {
   const PointwiseRow& r = pointwiseRow(op);
-  if (isFloating(compute)) return !r.floats.empty();
+  if (isFloating(compute)) return !r.floats.empty() && (r.special.empty() || compute != DType::float64);
   switch (compute) {
     case DType::int8: case DType::int16: case DType::int32: case DType::int64: case DType::uint8: case DType::bool_:
       return !r.integers.empty();
@@ -89,6 +89,12 @@ Result<void> pointwise(Queue& queue, PointwiseOp op, std::span<const TensorRef> 
   e.expr = integers ? row.integers : row.floats;
   e.compute = computeOf(compute);
   e.heavy = row.heavy;
+  std::string special;
+  if (!row.special.empty()) {
+    special = "#define SPECIAL(x, y) " + std::string(row.special) + "\n";
+    e.extra = special;
+    e.source = "special";
+  }
   if (e.compute == Compute::f64 && !queue.device().description().fp64)
     return fail(std::string(row.name) + ": " + queue.device().description().name + " has no float64",
                 "use float32, or let this operator run on the CPU");

@@ -80,6 +80,24 @@ enum class PointwiseOp : uint16_t {
   mse_backward, l1_backward, bce_backward,      // (grad, input, target), s0 = factor (1 or 1/numel)
   smooth_l1_backward,    // (grad, input, target), s0 = factor, s1 = beta
   huber_backward,        // (grad, input, target), s0 = factor, s1 = delta
+  // further functions
+  isposinf, isneginf, entr, sinc, angle,
+  logit_eps,             // s0 = eps: clamped to [eps, 1 - eps] first
+  round_decimals,        // s0 = 10^|decimals|
+  round_tens,            // s0 = 10^|decimals|, decimals < 0
+  logaddexp2, nextafter, xlog1py,
+  logit_eps_backward,    // (grad, self), s0 = eps
+  // special functions of float32 (kernels/special.cl)
+  frexp_mantissa, frexp_exponent,
+  polygamma,             // s0 = n
+  digamma, erfinv, erfcx, log_ndtr, ndtri, bessel_i0, bessel_i0e, bessel_i1, bessel_i1e, bessel_j0, bessel_j1,
+  bessel_y0, bessel_y1, modified_bessel_k0, modified_bessel_k1, scaled_modified_bessel_k0, scaled_modified_bessel_k1,
+  spherical_bessel_j0, airy_ai,
+  // of two arguments
+  zeta, igamma, igammac, chebyshev_polynomial_t, chebyshev_polynomial_u, chebyshev_polynomial_v,
+  chebyshev_polynomial_w, shifted_chebyshev_polynomial_t, shifted_chebyshev_polynomial_u,
+  shifted_chebyshev_polynomial_v, shifted_chebyshev_polynomial_w, hermite_polynomial_h, hermite_polynomial_he,
+  laguerre_polynomial_l, legendre_polynomial_p,
   count_,
 };
 

@@ -15,6 +15,7 @@ struct PointwiseRow {
   std::string_view integers;   // empty: not for integers
   bool to_bool = false;
   bool heavy = false;          // worth smaller pieces of work
+  std::string_view special{};  // a call of x and y to a function of kernels/special.cl, float32 only
 };
 const PointwiseRow& pointwiseRow(PointwiseOp op) noexcept;
 

@@ -55,10 +55,43 @@ Result<void> scan(Queue& queue, ScanOp op, const TensorRef& in, const TensorRef&
   m.v[9] = out.strides[u(dim)];
   m.v[10] = in.strides[u(dim)];
   m.walk(dim, length);
-  IndexKernel k{"scan", "scan", op == ScanOp::cumprod ? 10u : 9u, in.dtype, false, DType::int64,
-                op == ScanOp::cumprod ? std::string_view("#define PRODUCT\n") : std::string_view()};
+  constexpr std::string_view defines[] = {"", "#define PRODUCT\n", "#define LOGARITHMS\n"};
+  const auto which = static_cast<size_t>(op);
+  constexpr uint32_t numbers[] = {9, 10, 12};
+  IndexKernel k{"scan", "scan", numbers[which], in.dtype, false, DType::int64, defines[which]};
   if (in.dtype != out.dtype) return fail("cumsum: the input must have the result's dtype");
   return launchIndex(queue, k, in.numel() / length, m, {out.buffer, in.buffer}, variant);
+}
+
+Result<void> running(Queue& queue, bool largest, const TensorRef& in, const TensorRef& values, const TensorRef& indices, int dim,
+                     Variant variant) {
+  if (in.numel() == 0) return {};
+  const int64_t length = in.ndim == 0 ? 1 : in.sizes[u(dim)];
+  IndexMeta m;
+  m.sizes(in);
+  m.operand(0, values, dim);
+  m.operand(1, in, dim);
+  m.operand(2, indices, dim);
+  if (in.ndim > 0) {
+    m.v[9] = values.strides[u(dim)];
+    m.v[10] = in.strides[u(dim)];
+    m.v[11] = indices.strides[u(dim)];
+  }
+  m.walk(dim, length);
+  IndexKernel k{"running", "running", largest ? 13u : 14u, in.dtype, false, DType::int64,
+                largest ? std::string_view("#define BEATS(x, best) ((x) >= (best))\n") : std::string_view("#define BEATS(x, best) ((x) <= (best))\n")};
+  return launchIndex(queue, k, in.numel() / length, m, {values.buffer, in.buffer, indices.buffer}, variant);
+}
+
+Result<void> nonzero(Queue& queue, const TensorRef& in, const TensorRef& counts, const TensorRef& out, Variant variant) {
+  IndexMeta m;
+  m.sizes(in);
+  m.operand(0, in);
+  m.v[6] = counts.offset;
+  m.v[7] = out.offset;
+  m.v[9] = out.strides[0];
+  m.v[10] = out.strides[1];
+  return launchIndex(queue, {"nonzero", "nonzero", 15, in.dtype, false}, in.numel(), m, {in.buffer, counts.buffer, out.buffer}, variant);
 }
 
 Result<void> sort(Queue& queue, const TensorRef& in, const TensorRef& values, const TensorRef& indices, int dim, bool descending, Variant variant) {

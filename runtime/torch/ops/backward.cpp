@@ -50,7 +50,16 @@ bool lossFits(const OpCall& c) {
   return pairFits(c.tensor(0), c.tensor(1)) && pairFits(c.tensor(1), c.tensor(2)) && c.tensor(1).sizes() == c.tensor(2).sizes();
 }
 
+// (grad, self, eps)
+Result<void> logitBackward(OpCall& c) {
+  const at::ScalarType t = c.tensor(0).scalar_type();
+  if (c.given(2) && c.number(2) >= 0)
+    return elementwise(c, PointwiseOp::logit_eps_backward, {c.tensor(0), c.tensor(1)}, {ocl::Scalar(c.number(2))}, t, t);
+  return elementwise(c, PointwiseOp::logit_backward, {c.tensor(0), c.tensor(1)}, {}, t, t);
+}
+
 const NativeOp rows[] = {
+    {"aten::logit_backward.grad_input", "pointwise", logitBackward, fits},
     {"aten::threshold_backward.grad_input", "pointwise", backward<PointwiseOp::threshold_backward, 1>, fits},
     {"aten::sigmoid_backward.grad_input", "pointwise", backward<PointwiseOp::sigmoid_backward>, fits},
     {"aten::tanh_backward.grad_input", "pointwise", backward<PointwiseOp::tanh_backward>, fits},

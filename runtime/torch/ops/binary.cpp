@@ -184,14 +184,22 @@ bool whereFits(const OpCall& c) {
 
 Result<void> maskedFill(OpCall& c) {
   const at::Tensor& self = c.tensor(0);
+  if (c.value(2).isTensor() && isNpu(c.tensor(2)))
+    return elementwise(c, PointwiseOp::where, {c.tensor(1), c.tensor(2), self}, {}, self.scalar_type(), self.scalar_type());
   const ocl::Scalar value = c.value(2).isTensor() ? cpuScalar(c.tensor(2)) : toScalar(c.scalar(2));
   return elementwise(c, PointwiseOp::masked_fill, {self, c.tensor(1)}, {value}, self.scalar_type(), self.scalar_type());
 }
 bool maskedFillFits(const OpCall& c) {
-  if (c.value(2).isTensor() && !isCpuScalar(c.tensor(2))) return false;
-  const at::Scalar value = c.value(2).isTensor() ? c.tensor(2).item() : c.scalar(2);
   const at::ScalarType t = c.tensor(0).scalar_type();
-  if (value.isComplex() || (value.isFloatingPoint() && !at::isFloatingType(t))) return false;
+  if (c.value(2).isTensor() && isNpu(c.tensor(2))) {
+    const at::Tensor& v = c.tensor(2);
+    if (v.dim() != 0 || v.is_alias_of(c.tensor(0)) || at::isComplexType(v.scalar_type()) || (at::isFloatingType(v.scalar_type()) && !at::isFloatingType(t)))
+      return false;
+  } else {
+    if (c.value(2).isTensor() && !isCpuScalar(c.tensor(2))) return false;
+    const at::Scalar value = c.value(2).isTensor() ? c.tensor(2).item() : c.scalar(2);
+    if (value.isComplex() || (value.isFloatingPoint() && !at::isFloatingType(t))) return false;
+  }
   // In place: the mask may broadcast to self, never the other way round.
   return c.tensor(1).scalar_type() == at::kBool && isNpu(c.tensor(1)) && c.tensor(1).dim() <= c.tensor(0).dim() &&
          broadcastSizes({c.tensor(0), c.tensor(1)}) == c10::SmallVector<int64_t, 6>(c.tensor(0).sizes().begin(), c.tensor(0).sizes().end()) &&
@@ -224,6 +232,26 @@ const NativeOp rows[] = {
     FLAGOS_PLAIN("copysign.out", copysign, floatingOnly),
     FLAGOS_PLAIN("logaddexp.out", logaddexp, floatingOnly),
     FLAGOS_PLAIN("xlogy.OutTensor", xlogy, plainFits),
+    FLAGOS_PLAIN("special_zeta.out", zeta, plainFits),
+    FLAGOS_PLAIN("special_xlog1py.out", xlog1py, plainFits),
+    FLAGOS_PLAIN("igamma.out", igamma, plainFits),
+    FLAGOS_PLAIN("igammac.out", igammac, plainFits),
+    FLAGOS_PLAIN("logaddexp2.out", logaddexp2, floatingOnly),
+    FLAGOS_PLAIN("nextafter.out", nextafter, floatingOnly),
+    FLAGOS_PLAIN("special_chebyshev_polynomial_t.out", chebyshev_polynomial_t, plainFits),
+    FLAGOS_PLAIN("special_chebyshev_polynomial_u.out", chebyshev_polynomial_u, plainFits),
+    FLAGOS_PLAIN("special_chebyshev_polynomial_v.out", chebyshev_polynomial_v, plainFits),
+    FLAGOS_PLAIN("special_chebyshev_polynomial_w.out", chebyshev_polynomial_w, plainFits),
+    FLAGOS_PLAIN("special_shifted_chebyshev_polynomial_t.out", shifted_chebyshev_polynomial_t, plainFits),
+    FLAGOS_PLAIN("special_shifted_chebyshev_polynomial_u.out", shifted_chebyshev_polynomial_u, plainFits),
+    FLAGOS_PLAIN("special_shifted_chebyshev_polynomial_v.out", shifted_chebyshev_polynomial_v, plainFits),
+    FLAGOS_PLAIN("special_shifted_chebyshev_polynomial_w.out", shifted_chebyshev_polynomial_w, plainFits),
+    FLAGOS_PLAIN("special_hermite_polynomial_h.out", hermite_polynomial_h, plainFits),
+    FLAGOS_PLAIN("special_hermite_polynomial_he.out", hermite_polynomial_he, plainFits),
+    FLAGOS_PLAIN("special_laguerre_polynomial_l.out", laguerre_polynomial_l, plainFits),
+    FLAGOS_PLAIN("special_legendre_polynomial_p.out", legendre_polynomial_p, plainFits),
+    FLAGOS_PLAIN("bitwise_left_shift.Tensor_out", lshift, wholeOnly),
+    FLAGOS_PLAIN("bitwise_right_shift.Tensor_out", rshift, wholeOnly),
     FLAGOS_PLAIN("heaviside.out", heaviside, floatingOnly),
     FLAGOS_PLAIN("logical_and.out", logical_and, plainFits),
     FLAGOS_PLAIN("logical_or.out", logical_or, plainFits),

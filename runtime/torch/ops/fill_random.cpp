@@ -1,4 +1,5 @@
 // Filling with one value, counting up, and random numbers.
+#include "runtime/opencl/ops/copy.h"
 #include "runtime/opencl/ops/fill.h"
 #include "runtime/opencl/ops/random.h"
 #include "runtime/torch/generator.h"
@@ -22,9 +23,17 @@ Result<void> fillWith(OpCall& c, const at::Scalar& value) {
 }
 Result<void> fillScalar(OpCall& c) { return fillWith(c, c.scalar(1)); }
 bool fillScalarFits(const OpCall& c) { return denseFits(c.tensor(0)) && !c.scalar(1).isComplex(); }
-Result<void> fillTensor(OpCall& c) { return fillWith(c, c.tensor(1).item()); }
+Result<void> fillTensor(OpCall& c) {
+  const at::Tensor out = c.out(), &value = c.tensor(1);
+  if (isCpuScalar(value)) return fillWith(c, value.item());
+  at::assert_no_internal_overlap(out);
+  return out.numel() == 0 ? Result<void>() : ocl::copy(c.queue(), ref(value, out.sizes()), ref(out), c.variant());
+}
 bool fillTensorFits(const OpCall& c) {
-  return denseFits(c.tensor(0)) && isCpuScalar(c.tensor(1)) && !at::isComplexType(c.tensor(1).scalar_type());
+  const at::Tensor &self = c.tensor(0), &value = c.tensor(1);
+  if (!denseFits(self) || value.dim() != 0 || at::isComplexType(value.scalar_type())) return false;
+  return isCpuScalar(value) || (denseFits(value) && !value.is_alias_of(self) &&
+                                ocl::copySupports(toDType(value.scalar_type()), toDType(self.scalar_type())));
 }
 Result<void> zero(OpCall& c) { return fillWith(c, 0); }
 // Zero is zero bits for complex numbers too, but their fill takes another way.

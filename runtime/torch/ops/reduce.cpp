@@ -117,12 +117,32 @@ std::optional<ReduceOp> normOp(const OpCall& c) {
   if (order == std::numeric_limits<double>::infinity()) return ReduceOp::norm_inf;
   return std::nullopt;
 }
-Result<void> vectorNorm(OpCall& c) { return run(c, *normOp(c)); }
+// Other orders are made of operators.
+at::Tensor otherNorm(const at::Tensor& a, double order, at::IntArrayRef dims, bool keepdim) {
+  if (order == 0) return a.ne(0).sum(dims, keepdim);
+  if (order == -std::numeric_limits<double>::infinity()) return at::amin(a.abs(), dims, keepdim);
+  return a.abs().pow(order).sum(dims, keepdim).pow(1 / order);
+}
+Result<void> vectorNorm(OpCall& c) {
+  if (const auto op = normOp(c)) return run(c, *op);
+  at::AutoDispatchBelowADInplaceOrView below;
+  at::Tensor a = c.tensor(0);
+  if (c.dtype(4)) a = a.to(*c.dtype(4));
+  const auto given = c.ints(2);
+  std::vector<int64_t> dims(given.begin(), given.end());
+  if (dims.empty())
+    for (int64_t d = 0; d < a.dim(); ++d) dims.push_back(d);
+  const at::Tensor norm = otherNorm(a, c.number(1), dims, c.flag(3));
+  c.resizeOut(0, norm.sizes()).copy_(norm);
+  return {};
+}
 bool vectorNormFits(const OpCall& c) {
   const auto op = normOp(c);
   const at::Tensor& a = c.tensor(0);
-  return op && dense(a) && at::isFloatingType(a.scalar_type()) && a.numel() > 0 && !c.dtype(4) &&
-         ocl::reduceSupports(*op, toDType(a.scalar_type()), toDType(c.out().scalar_type()));
+  if (!dense(a) || !at::isFloatingType(a.scalar_type()) || !at::isFloatingType(c.out().scalar_type())) return false;
+  // The norm of nothing is an error for the orders without a neutral element.
+  if (a.numel() == 0 && !(c.number(1) > 0 && std::isfinite(c.number(1)))) return false;
+  return !op || ocl::reduceSupports(*op, toDType(a.scalar_type()), toDType(c.out().scalar_type()));
 }
 
 // max.dim_max(self, dim, keepdim, *, max, max_values)
@@ -139,7 +159,7 @@ Result<void> indexed(OpCall& c) {
 template <ReduceOp op>
 bool indexedFits(const OpCall& c) {
   const at::Tensor& a = c.tensor(0);
-  return dense(a) && a.dim() > 0 && a.numel() > 0 && c.out(0).scalar_type() == a.scalar_type() && c.out(1).scalar_type() == at::kLong &&
+  return dense(a) && a.numel() > 0 && c.out(0).scalar_type() == a.scalar_type() && c.out(1).scalar_type() == at::kLong &&
          ocl::reduceSupports(op, toDType(a.scalar_type()), toDType(a.scalar_type()));
 }
 

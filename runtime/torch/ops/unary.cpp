@@ -92,11 +92,56 @@ bool nanToNumFits(const OpCall& c) {
   return onlyFloating(c) && (c.tensor(0).scalar_type() == at::kFloat || c.tensor(0).scalar_type() == at::kDouble);
 }
 
+// (self, eps)
+Result<void> logit(OpCall& c) {
+  const at::Tensor& a = c.tensor(0);
+  const at::ScalarType t = a.scalar_type();
+  if (c.given(1) && c.number(1) >= 0) return elementwise(c, PointwiseOp::logit_eps, {a}, {ocl::Scalar(c.number(1))}, t, t);
+  return elementwise(c, PointwiseOp::logit, {a}, {}, t, t);
+}
+
+// (self, *, decimals)
+Result<void> roundDecimals(OpCall& c) {
+  const at::Tensor& a = c.tensor(0);
+  const int64_t decimals = c.integer(1);
+  const double scale = std::pow(10.0, static_cast<double>(std::abs(decimals)));
+  if (decimals == 0) return elementwise(c, PointwiseOp::round, {a}, {}, a.scalar_type(), a.scalar_type());
+  return elementwise(c, decimals > 0 ? PointwiseOp::round_decimals : PointwiseOp::round_tens, {a}, {ocl::Scalar(scale)}, a.scalar_type(), a.scalar_type());
+}
+bool roundDecimalsFits(const OpCall& c) { return onlyFloating(c) && std::abs(c.integer(1)) < 30; }
+
+// (n, self)
+Result<void> polygamma(OpCall& c) {
+  const at::Tensor& a = c.tensor(1);
+  const at::ScalarType t = floating(a.scalar_type());
+  return elementwise(c, PointwiseOp::polygamma, {a}, {ocl::Scalar(static_cast<double>(c.integer(0)))}, t, t);
+}
+bool polygammaFits(const OpCall& c) {
+  return c.integer(0) >= 0 && elementwiseFits(PointwiseOp::polygamma, {c.tensor(1)}, floating(c.tensor(1).scalar_type()));
+}
+
+// (self, *, mantissa, exponent)
+Result<void> frexp(OpCall& c) {
+  const at::Tensor& a = c.tensor(0);
+  at::Tensor exponent = c.resizeOut(1, a.sizes());
+  if (a.numel() > 0) {
+    const ocl::TensorRef in = ref(a);
+    if (auto ok = ocl::pointwise(c.queue(), PointwiseOp::frexp_exponent, {&in, 1}, ref(exponent), toDType(a.scalar_type()), {}, c.variant()); !ok)
+      return ok;
+  }
+  return elementwise(c, PointwiseOp::frexp_mantissa, {a}, {}, a.scalar_type(), a.scalar_type());
+}
+bool frexpFits(const OpCall& c) {
+  return onlyFloating(c) && elementwiseFits(PointwiseOp::frexp_mantissa, {c.tensor(0)}, c.tensor(0).scalar_type()) &&
+         c.out(1).scalar_type() == at::kInt;
+}
+
 bool reluFits(const OpCall& c) { return c.tensor(0).scalar_type() != at::kBool && unaryFits<PointwiseOp::relu>(c); }
 // A rounded number of decimals is another operator.
 bool notBool(const OpCall& c) { return c.tensor(0).scalar_type() != at::kBool && unaryFits<PointwiseOp::neg>(c); }
 
 #define FLAGOS_UNARY(name) {"aten::" #name ".out", "pointwise", unary<PointwiseOp::name>, unaryFits<PointwiseOp::name>}
+#define FLAGOS_SPECIAL(name, op) {"aten::special_" #name ".out", "pointwise", unary<PointwiseOp::op>, unaryFits<PointwiseOp::op>}
 const NativeOp rows[] = {
     {"aten::neg.out", "pointwise", unary<PointwiseOp::neg>, notBool},
     FLAGOS_UNARY(abs), FLAGOS_UNARY(exp), FLAGOS_UNARY(exp2), FLAGOS_UNARY(log), FLAGOS_UNARY(log2), FLAGOS_UNARY(log10),
@@ -106,6 +151,25 @@ const NativeOp rows[] = {
     FLAGOS_UNARY(erfc), FLAGOS_UNARY(lgamma), FLAGOS_UNARY(ceil), FLAGOS_UNARY(floor), FLAGOS_UNARY(round), FLAGOS_UNARY(trunc),
     FLAGOS_UNARY(frac), FLAGOS_UNARY(sign), FLAGOS_UNARY(reciprocal), FLAGOS_UNARY(logical_not), FLAGOS_UNARY(bitwise_not),
     FLAGOS_UNARY(silu), FLAGOS_UNARY(mish), FLAGOS_UNARY(hardswish), FLAGOS_UNARY(hardsigmoid), FLAGOS_UNARY(signbit),
+    {"aten::sgn.out", "pointwise", unary<PointwiseOp::sign>, unaryFits<PointwiseOp::sign>},
+    FLAGOS_UNARY(isposinf), FLAGOS_UNARY(isneginf), FLAGOS_UNARY(sinc), FLAGOS_UNARY(angle), FLAGOS_UNARY(digamma),
+    FLAGOS_UNARY(erfinv),
+    {"aten::angle", "pointwise", unary<PointwiseOp::angle>, unaryFits<PointwiseOp::angle>},
+    {"aten::i0.out", "pointwise", unary<PointwiseOp::bessel_i0>, unaryFits<PointwiseOp::bessel_i0>},
+    FLAGOS_SPECIAL(entr, entr), FLAGOS_SPECIAL(erfcx, erfcx), FLAGOS_SPECIAL(ndtri, ndtri), FLAGOS_SPECIAL(log_ndtr, log_ndtr),
+    FLAGOS_SPECIAL(i0e, bessel_i0e), FLAGOS_SPECIAL(i1, bessel_i1), FLAGOS_SPECIAL(i1e, bessel_i1e),
+    FLAGOS_SPECIAL(bessel_j0, bessel_j0), FLAGOS_SPECIAL(bessel_j1, bessel_j1), FLAGOS_SPECIAL(bessel_y0, bessel_y0),
+    FLAGOS_SPECIAL(bessel_y1, bessel_y1), FLAGOS_SPECIAL(modified_bessel_i0, bessel_i0), FLAGOS_SPECIAL(modified_bessel_i1, bessel_i1),
+    FLAGOS_SPECIAL(modified_bessel_k0, modified_bessel_k0), FLAGOS_SPECIAL(modified_bessel_k1, modified_bessel_k1),
+    FLAGOS_SPECIAL(scaled_modified_bessel_k0, scaled_modified_bessel_k0),
+    FLAGOS_SPECIAL(scaled_modified_bessel_k1, scaled_modified_bessel_k1),
+    FLAGOS_SPECIAL(spherical_bessel_j0, spherical_bessel_j0), FLAGOS_SPECIAL(airy_ai, airy_ai),
+    {"aten::logit", "pointwise", logit, onlyFloating},
+    {"aten::logit_", "pointwise", logit, onlyFloating},
+    {"aten::logit.out", "pointwise", logit, onlyFloating},
+    {"aten::round.decimals_out", "pointwise", roundDecimals, roundDecimalsFits},
+    {"aten::polygamma.out", "pointwise", polygamma, polygammaFits},
+    {"aten::frexp.Tensor_out", "pointwise", frexp, frexpFits},
     {"aten::isnan", "pointwise", unary<PointwiseOp::isnan>, unaryFits<PointwiseOp::isnan>},
     {"aten::relu", "pointwise", unary<PointwiseOp::relu>, reluFits},
     {"aten::relu_", "pointwise", unary<PointwiseOp::relu>, reluFits},
@@ -126,6 +190,7 @@ const NativeOp rows[] = {
     {"aten::clamp_max.out", "pointwise", clamp, clampFits},
     {"aten::nan_to_num.out", "pointwise", nanToNum, nanToNumFits},
 };
+#undef FLAGOS_SPECIAL
 #undef FLAGOS_UNARY
 const OpTable table(rows);
 

@@ -34,16 +34,49 @@ TEST_CASE("gather picks along a dimension, from strided inputs, in every size of
     }
 }
 
-TEST_CASE("a bad index reads NaN or 0, never another element") {
-  Tensor in(Shape({3}), DType::float32, {1, 2, 3}), whole(Shape({3}), DType::int32, {1, 2, 3});
-  Tensor index(Shape({3}), DType::int64, {-1, 3, 1});
-  Tensor out(Shape({3}), DType::float32), outs(Shape({3}), DType::int32);
-  ok(gather(queue(), in.ref(), 0, index.ref(), out.ref(), Variant::wide));
-  CHECK(std::isnan(out.get()[0]));
-  CHECK(std::isnan(out.get()[1]));
-  CHECK(out.get()[2] == 2);
-  ok(gather(queue(), whole.ref(), 0, index.ref(), outs.ref(), Variant::wide));
-  CHECK(outs.get() == std::vector<double>{0, 0, 2});
+TEST_CASE("a bad index is reported by the next wait, reads NaN or 0, and leaves the queue usable") {
+  for (const Variant v : kVariants) {
+    Tensor in(Shape({3}), DType::float32, {1, 2, 3}), whole(Shape({3}), DType::int32, {1, 2, 3});
+    Tensor index(Shape({3}), DType::int64, {2, 7, 1});
+    Tensor out(Shape({3}), DType::float32), outs(Shape({3}), DType::int32);
+    ok(gather(queue(), in.ref(), 0, index.ref(), out.ref(), v));
+    CHECK_FALSE(queue().idle());
+    const Result<void> told = queue().finish();
+    REQUIRE_FALSE(told);
+    CHECK(told.error().text().find("gather: index 7 is out of bounds for a dimension of size 3") != std::string::npos);
+    CHECK(queue().idle());
+    ok(queue().finish());   // told once
+    CHECK(std::isnan(out.get()[1]));
+    CHECK(out.get()[2] == 2);
+    ok(gather(queue(), whole.ref(), 0, index.ref(), outs.ref(), v));
+    CHECK_FALSE(queue().finish());
+    CHECK(outs.get() == std::vector<double>{3, 0, 2});
+  }
+}
+
+TEST_CASE("every kernel that follows indices reports a bad one and writes nowhere else") {
+  Tensor index(Shape({2}), DType::int64, {0, -4});
+  Tensor src(Shape({2}), DType::float32, {5, 6}), out(Shape({2}), DType::float32);
+  const auto reports = [&](const Result<void>& launched, const char* what) {
+    ok(launched);
+    const Result<void> told = queue().finish();
+    REQUIRE_FALSE(told);
+    INFO(told.error().text());
+    CHECK(told.error().text().find(what) != std::string::npos);
+    CHECK(told.error().text().find("size 3") != std::string::npos);
+  };
+  Tensor self(Shape({3}, {2}, 1), DType::float32, {1, 2, 3});
+  const TensorRef i = index.ref();
+  const TensorRef* list[] = {&i};
+  reports(scatter(queue(), self.ref(), 0, i, src.ref(), ScatterOp::set, Variant::wide), "scatter: index -4");
+  reports(indexScatter(queue(), self.ref(), 0, i, src.ref(), ScatterOp::add, Variant::wide), "index_add, index_copy or index_reduce: index -4");
+  reports(indexSelect(queue(), self.ref(), 0, i, out.ref(), Variant::wide), "index_select: index -4");
+  reports(ocl::index(queue(), self.ref(), list, out.ref(), Variant::tiled), "index: index -4");
+  reports(indexPut(queue(), self.ref(), list, src.ref(), true, Variant::tiled), "index_put: index -4");
+  CHECK(self.get() == std::vector<double>{15, 2, 3});   // 5, then + 5, then + 5
+  CHECK(self.untouchedOutside());
+  Tensor weight(Shape({3, 1}), DType::float32), grad(Shape({2, 1}), DType::float32, {1, 2});
+  reports(embeddingBackward(queue(), grad.ref(), i, weight.ref(), -1, false, Variant::wide), "embedding_dense_backward: index -4");
 }
 
 TEST_CASE("index_select and embedding take rows") {
@@ -77,11 +110,11 @@ TEST_CASE("scatter overwrites in order, scatter_add sums duplicates") {
     Tensor self(Shape({3, 2}), DType::float32, {0, 0, 0, 0, 0, 0});
     Tensor index(Shape({3, 2}), DType::int64, {0, 2, 0, 2, 1, 2});
     Tensor src(Shape({3, 2}), DType::float32, {1, 2, 3, 4, 5, 6});
-    ok(scatter(queue(), self.ref(), 0, index.ref(), src.ref(), true, v));
+    ok(scatter(queue(), self.ref(), 0, index.ref(), src.ref(), ScatterOp::add, v));
     CHECK(self.get() == std::vector<double>{4, 0, 5, 0, 0, 12});
-    ok(scatter(queue(), self.ref(), 0, index.ref(), src.ref(), false, v));
+    ok(scatter(queue(), self.ref(), 0, index.ref(), src.ref(), ScatterOp::set, v));
     CHECK(self.get() == std::vector<double>{3, 0, 5, 0, 0, 6});
-    ok(scatterValue(queue(), self.ref(), 1, Tensor(Shape({1, 1}), DType::int64, {1}).ref(), Scalar(9), v));
+    ok(scatterValue(queue(), self.ref(), 1, Tensor(Shape({1, 1}), DType::int64, {1}).ref(), Scalar(9), ScatterOp::set, v));
     CHECK(self.get() == std::vector<double>{3, 9, 5, 0, 0, 6});
   }
 }
@@ -188,5 +221,44 @@ TEST_CASE("sort is stable, puts NaN last, and topk keeps the first") {
     ok(topk(queue(), in.ref(), best.ref(), where.ref(), 1, false, v));
     CHECK(best.get() == std::vector<double>{1, 1, 6, 7});
     CHECK(where.get() == std::vector<double>{1, 3, 3, 0});
+  }
+}
+
+TEST_CASE("scatter multiplies and keeps extremes, NaN included") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  struct Row { ScatterOp op; std::vector<double> want; };
+  const Row rows[] = {{ScatterOp::multiply, {24, 2, nan}}, {ScatterOp::amax, {4, 2, nan}}, {ScatterOp::amin, {2, 2, nan}}};
+  for (const Variant v : kVariants)
+    for (const Row& r : rows) {
+      Tensor self(Shape({3}), DType::float32, {3, 2, 1}), index(Shape({4}), DType::int64, {0, 2, 0, 2});
+      Tensor src(Shape({4}), DType::float32, {4, nan, 2, 9});
+      ok(scatter(queue(), self.ref(), 0, index.ref(), src.ref(), r.op, v));
+      checkClose(self.get(), r.want, 0, 0);
+    }
+}
+
+TEST_CASE("running extremes keep their last place, NaN stays, logcumsumexp does not overflow") {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  for (const Variant v : kVariants) {
+    Tensor in(Shape({2, 5}, {1, 2}), DType::float32, {1, 3, 3, 2, 5, 4, 1, nan, 0, 9});
+    Tensor values(Shape({2, 5}), DType::float32), places(Shape({2, 5}), DType::int64);
+    ok(running(queue(), true, in.ref(), values.ref(), places.ref(), 1, v));
+    checkClose(values.get(), {1, 3, 3, 3, 5, 4, 4, nan, nan, nan}, 0, 0);
+    CHECK(places.get() == std::vector<double>{0, 1, 2, 2, 4, 0, 0, 2, 2, 2});
+    ok(running(queue(), false, in.ref(), values.ref(), places.ref(), 1, v));
+    checkClose(values.get(), {1, 1, 1, 1, 1, 4, 1, nan, nan, nan}, 0, 0);
+    Tensor logs(Shape({4}), DType::float32, {-inf, 200, 200, inf}), sums(Shape({4}), DType::float32);
+    ok(scan(queue(), ScanOp::logcumsumexp, logs.ref(), sums.ref(), 0, v));
+    checkClose(sums.get(), {-inf, 200, 200 + std::log(2.0), inf}, 1e-6, 0);
+  }
+}
+
+TEST_CASE("nonzero lists coordinates row by row") {
+  for (const Variant v : kVariants) {
+    Tensor in(Shape({2, 3}, {1, 2}), DType::float32, {0, 2, -0.0, 1, 0, 3});
+    Tensor counts(Shape({6}), DType::int64, {0, 1, 1, 2, 2, 3});
+    Tensor out(Shape({3, 2}), DType::int64);
+    ok(nonzero(queue(), in.ref(), counts.ref(), out.ref(), v));
+    CHECK(out.get() == std::vector<double>{0, 1, 1, 0, 1, 2});
   }
 }
