@@ -11,6 +11,7 @@ namespace {
 bool isNative(Shape s) { return s == Shape::wide || s == Shape::tiled; }
 
 std::string suits(const CandidateRow& row, dal::Kind kind) {
+  if (row.family == Family::composed) return "other operators on the device do it";
   switch (row.shape) {
     case Shape::wide: return std::string("CPU-shaped kernel on a device of kind ") + dal::kindName(kind);
     case Shape::tiled: return std::string("GPU-shaped kernel on a device of kind ") + dal::kindName(kind);

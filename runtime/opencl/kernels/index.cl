@@ -187,43 +187,74 @@ kernel void running(global D* values, global const D* in, global long* indices, 
 #endif
 
 #ifdef USE_scan
-// 0 = out, 1 = in. Sums carry their rounding error along (Neumaier), so that float32 keeps the accuracy of PyTorch's
-// float64 accumulator on devices without float64.
+// 0 = out, 1 = in. A row may be cut into [13] pieces of [14] elements, each with a work-item of its own: then `scan` scans
+// the pieces, `scan_carry` adds up (or multiplies) what lies before each, and `scan_add` brings it in. Sums carry their
+// rounding error along (Neumaier), so that float32 keeps the accuracy of PyTorch's float64 accumulator on devices without it.
+#define PIECE                                                                     \
+  const long row = e / m.v[13], piece = e % m.v[13];                              \
+  const long count = min(m.v[14], m.v[3] - piece * m.v[14]);                      \
+  const long to = m.v[5] + offsetOf(&m, row, 28) + piece * m.v[14] * m.v[9];
+#ifdef PRODUCT
+#define JOIN(a, b) ((a) * (b))
+#define NEUTRAL ((S)1)
+#else
+#define JOIN(a, b) ((a) + (b))
+#define NEUTRAL ((S)0)
+#endif
+
 kernel void scan(global D* out, global const D* in, const Meta m) {
   EACH {
-    const long to = m.v[5] + offsetOf(&m, e, 28), from = m.v[6] + offsetOf(&m, e, 40);
-#ifdef PRODUCT
-    S acc = (S)1;
-    for (long k = 0; k < m.v[3]; ++k) {
-      acc *= CONV1(LD(in, from + k * m.v[10]));
-      ST(acc, out, to + k * m.v[9]);
-    }
-#else
-    S acc = (S)0;
+    PIECE
+    const long from = m.v[6] + offsetOf(&m, row, 40) + piece * m.v[14] * m.v[10];
 #if defined(LOGARITHMS)
-    acc = -INFINITY;
-    for (long k = 0; k < m.v[3]; ++k) {
+    S acc = -INFINITY;
+    for (long k = 0; k < count; ++k) {
       const S x = CONV1(LD(in, from + k * m.v[10]));
       const S low = x != x ? x : fmin(x, acc), high = x != x ? x : fmax(x, acc);
       // Two equal infinities have no difference.
       acc = acc != acc ? acc : (low != high || isfinite(low)) ? high + log1p(exp(low - high)) : x;
       ST(acc, out, to + k * m.v[9]);
     }
-#elif defined(FLOATING)
-    S lost = (S)0;
-    for (long k = 0; k < m.v[3]; ++k) {
+#elif defined(FLOATING) && !defined(PRODUCT)
+    S acc = (S)0, lost = (S)0;
+    for (long k = 0; k < count; ++k) {
       const S x = CONV1(LD(in, from + k * m.v[10])), t = acc + x;
       if (isfinite(t)) lost += fabs(acc) >= fabs(x) ? (acc - t) + x : (x - t) + acc;
       acc = t;
       ST(acc + lost, out, to + k * m.v[9]);
     }
 #else
-    for (long k = 0; k < m.v[3]; ++k) {
-      acc += CONV1(LD(in, from + k * m.v[10]));
+    S acc = NEUTRAL;
+    for (long k = 0; k < count; ++k) {
+      acc = JOIN(acc, CONV1(LD(in, from + k * m.v[10])));
       ST(acc, out, to + k * m.v[9]);
     }
 #endif
-#endif
+  }
+}
+
+// One work-item a row: carry[row * pieces + piece] = everything before the piece.
+kernel void scan_carry(global const D* out, global S* carry, const Meta m) {
+  EACH {
+    S acc = NEUTRAL;
+    const long to = m.v[5] + offsetOf(&m, e, 28);
+    for (long piece = 0; piece < m.v[13]; ++piece) {
+      carry[m.v[8] + e * m.v[13] + piece] = acc;
+      const long last = min((piece + 1) * m.v[14], m.v[3]) - 1;
+      acc = JOIN(acc, CONV1(LD(out, to + last * m.v[9])));
+    }
+  }
+}
+
+kernel void scan_add(global D* out, global const S* carry, const Meta m) {
+  EACH {
+    PIECE
+    const S before_ = carry[m.v[8] + e];
+    if (piece > 0)
+      for (long k = 0; k < count; ++k) {
+        const long p = to + k * m.v[9];
+        ST(JOIN(CONV1(LD(out, p)), before_), out, p);
+      }
   }
 }
 #endif

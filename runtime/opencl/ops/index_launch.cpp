@@ -1,5 +1,7 @@
 #include "runtime/opencl/ops/index_launch.h"
 
+#include <algorithm>
+
 namespace flagos::ocl {
 namespace {
 
@@ -45,7 +47,8 @@ Result<void> launchIndex(Queue& queue, const IndexKernel& k, int64_t n, IndexMet
   });
   if (!kernel) return kernel.error();
   const bool wide = variant == Variant::wide;
-  const int64_t per = wide ? wideChunk(queue, n, 512) : 1;
+  // A position that walks a dimension is work enough for less than 512 of them.
+  const int64_t per = wide ? wideChunk(queue, n, std::max<int64_t>(1, 512 / std::max<int64_t>(m.v[3], 1))) : 1;
   m.v[0] = n;
   m.v[1] = per;
   Range range;

@@ -1,4 +1,6 @@
 // Joining, flipping, triangles, scans and sorting (declared in index.h).
+#include <algorithm>
+
 #include "runtime/opencl/ops/copy.h"
 #include "runtime/opencl/ops/index.h"
 #include "runtime/opencl/ops/index_launch.h"
@@ -48,6 +50,8 @@ Result<void> scan(Queue& queue, ScanOp op, const TensorRef& in, const TensorRef&
   if (in.ndim == 0) return copy(queue, in, out, variant);
   const int64_t length = in.sizes[u(dim)];
   if (in.numel() == 0) return {};
+  if (in.dtype != out.dtype) return fail("cumsum: the input must have the result's dtype");
+  const int64_t rows = in.numel() / length;
   IndexMeta m;
   m.sizes(in);
   m.operand(0, out, dim);
@@ -55,12 +59,24 @@ Result<void> scan(Queue& queue, ScanOp op, const TensorRef& in, const TensorRef&
   m.v[9] = out.strides[u(dim)];
   m.v[10] = in.strides[u(dim)];
   m.walk(dim, length);
+  // Few long rows are cut into pieces. From shapes alone, so that the order of additions is the same on every run; not for
+  // dtypes that would round the sums of the pieces.
+  const bool exact = computeOf(in.dtype) != Compute::f32 || in.dtype == DType::float32;
+  const int64_t wanted = op != ScanOp::logcumsumexp && exact && rows < 64 ? std::min<int64_t>(256, length / 2048) : 1;
+  m.v[14] = wanted > 1 ? (length + wanted - 1) / wanted : length;
+  m.v[13] = (length + m.v[14] - 1) / m.v[14];
   constexpr std::string_view defines[] = {"", "#define PRODUCT\n", "#define LOGARITHMS\n"};
   const auto which = static_cast<size_t>(op);
-  constexpr uint32_t numbers[] = {9, 10, 12};
-  IndexKernel k{"scan", "scan", numbers[which], in.dtype, false, DType::int64, defines[which]};
-  if (in.dtype != out.dtype) return fail("cumsum: the input must have the result's dtype");
-  return launchIndex(queue, k, in.numel() / length, m, {out.buffer, in.buffer}, variant);
+  const auto kernel = [&](std::string_view function, uint32_t number) {
+    return IndexKernel{"scan", function, number + static_cast<uint32_t>(which), in.dtype, false, DType::int64, defines[which]};
+  };
+  if (auto ok = launchIndex(queue, kernel("scan", 40), rows * m.v[13], m, {out.buffer, in.buffer}, variant); !ok || m.v[13] == 1) return ok;
+  const size_t bytes = computeOf(in.dtype) == Compute::f32 || computeOf(in.dtype) == Compute::i32 ? 4 : 8;
+  auto carry = Scratch::take(queue, static_cast<size_t>(rows * m.v[13]) * bytes);
+  if (!carry) return carry.error();
+  m.v[8] = static_cast<int64_t>(carry->offset() / bytes);
+  if (auto ok = launchIndex(queue, kernel("scan_carry", 44), rows, m, {out.buffer, carry->buffer()}, variant); !ok) return ok;
+  return launchIndex(queue, kernel("scan_add", 48), rows * m.v[13], m, {out.buffer, carry->buffer()}, variant);
 }
 
 Result<void> running(Queue& queue, bool largest, const TensorRef& in, const TensorRef& values, const TensorRef& indices, int dim,

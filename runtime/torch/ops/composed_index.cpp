@@ -77,6 +77,10 @@ void repeatInterleave(OpCall& c) {
   TORCH_CHECK(repeats.min().item<int64_t>() >= 0, "repeats can not be negative");
   const at::Tensor ends = repeats.to(at::kLong).cumsum(0);
   const int64_t total = c.given(1) ? c.integer(1) : ends[-1].item<int64_t>();
+  if (total == 0) {
+    give(c, 0, at::empty({0}, repeats.options()));
+    return;
+  }
   // Position p belongs to the first element whose end lies beyond p.
   give(c, 0, at::searchsorted(ends, at::arange(total, longs(repeats)), false, /*right=*/true).to(repeats.scalar_type()));
 }
@@ -146,6 +150,13 @@ void isin(OpCall& c) {
   at::Tensor found = test.numel() == 0 ? at::zeros(elements.sizes(), elements.options().dtype(at::kBool))
                                        : elements.unsqueeze(-1).eq(test).any(-1);
   give(c, 0, c.flag(3) ? found.logical_not() : found);
+}
+
+// A fraction among whole numbers changes the dtype they are compared in.
+bool isinFits(const OpCall& c) {
+  for (const size_t i : {size_t{0}, size_t{1}})
+    if (!c.value(i).isTensor() && c.scalar(i).isFloatingPoint() && !at::isFloatingType(c.tensor(1 - i).scalar_type())) return false;
+  return composedFits(c);
 }
 
 // searchsorted(sorted_sequence, self, *, out_int32, right, side, sorter[, out])
@@ -335,9 +346,9 @@ const NativeOp rows[] = {
     FLAGOS_COMPOSED("roll", roll, rollFits),
     FLAGOS_COMPOSED("unfold_backward", unfoldBackward, composedFits),
     FLAGOS_COMPOSED("trace", trace, matrixFits),
-    FLAGOS_COMPOSED("isin.Tensor_Tensor_out", isin, composedFits),
-    FLAGOS_COMPOSED("isin.Tensor_Scalar_out", isin, composedFits),
-    FLAGOS_COMPOSED("isin.Scalar_Tensor_out", isin, composedFits),
+    FLAGOS_COMPOSED("isin.Tensor_Tensor_out", isin, isinFits),
+    FLAGOS_COMPOSED("isin.Tensor_Scalar_out", isin, isinFits),
+    FLAGOS_COMPOSED("isin.Scalar_Tensor_out", isin, isinFits),
     FLAGOS_COMPOSED("searchsorted.Tensor", searchsorted, searchFits),
     FLAGOS_COMPOSED("searchsorted.Tensor_out", searchsorted, searchFits),
     FLAGOS_COMPOSED("searchsorted.Scalar", searchsorted, searchFits),

@@ -62,7 +62,7 @@ Result<void> index(OpCall& c) {
   const Indices i(c);
   return ocl::index(c.queue(), ref(c.tensor(0)), i.pointers, ref(out), c.variant());
 }
-bool indexFits(const OpCall& c) { return dense(c.tensor(0)) && indicesFit(c) && c.out().numel() > 0; }
+bool indexFits(const OpCall& c) { return dense(c.tensor(0)) && indicesFit(c); }
 
 // _index_put_impl_(self, indices, values, accumulate, unsafe)
 Result<void> indexPut(OpCall& c) {

@@ -173,7 +173,7 @@ Result<void> variance(OpCall& c) {
 }
 bool varianceFits(const OpCall& c) {
   const at::Tensor& a = c.tensor(0);
-  return dense(a) && at::isFloatingType(a.scalar_type()) && a.numel() > 0;
+  return dense(a) && at::isFloatingType(a.scalar_type());
 }
 
 #define FLAGOS_REDUCE(schema, op) {"aten::" schema, "reduce", reduce<ReduceOp::op>, fits<ReduceOp::op>, describe}

@@ -27,6 +27,9 @@ TEST_CASE("the kind of device decides between the CPU-shaped and the GPU-shaped 
       {call("aten::_log_softmax.out", {arg({64, 10})}, {1}), "opencl.softmax.wide", "opencl.softmax.tiled"},
       {call("aten::sum.IntList_out", {arg({64, 10})}, {10}), "opencl.reduce.wide", "opencl.reduce.tiled"},
       {call("aten::linalg_svd.U", {arg({8, 8})}), "host.aten", "cpu.fallback"},
+      {call("aten::median", {arg({64})}), "host.aten", "opencl.composed"},
+      {call("aten::sort.values_stable", {arg({64})}), "host.aten", "opencl.index.tiled"},
+      {call("aten::special_airy_ai.out", {arg({64})}), "host.aten", "opencl.pointwise.tiled"},
       {mm(8, 8, 8, DType::int64), "host.aten", "cpu.fallback"},
       {mm(8, 8, 8, DType::float64), "opencl.gemm.wide", "cpu.fallback"},
       {mm(8, 8, 8, DType::complex64), "host.aten", "cpu.fallback"},
@@ -36,6 +39,16 @@ TEST_CASE("the kind of device decides between the CPU-shaped and the GPU-shaped 
     CHECK(chosen(*cpu, c.s) == c.on_cpu);
     CHECK(chosen(*card, c.s) == c.on_card);
   }
+}
+
+TEST_CASE("a composed operator runs as others wherever the host cannot have it") {
+  const Signature median = call("aten::median", {arg({64})});
+  CHECK(reason(*router(cpuDevice()), median) == "host kernel on shared memory");
+  CHECK(chosen(*router(cpuDevice(), Mode::opencl, Fallback::forbid), median) == "opencl.composed");
+  CHECK(chosen(*router(cpuDevice(), Mode::host), median) == "host.aten");
+  CHECK(reason(*router(cardDevice()), median) == "other operators on the device do it");
+  const Signature complex = call("aten::median", {arg({64}, DType::complex64)});
+  CHECK(chosen(*router(cardDevice()), complex) == "cpu.fallback");
 }
 
 TEST_CASE("without rates nothing is predicted, and the kind still decides") {

@@ -262,3 +262,34 @@ TEST_CASE("nonzero lists coordinates row by row") {
     CHECK(out.get() == std::vector<double>{0, 1, 1, 0, 1, 2});
   }
 }
+
+TEST_CASE("a long scan in pieces gives what one work-item would") {
+  constexpr int64_t n = 10007;   // no multiple of the pieces
+  for (const Variant v : kVariants) {
+    std::vector<double> x(n), sums(n), ones(n, 1);
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      x[static_cast<size_t>(i)] = static_cast<double>(i % 7 - 3);
+      sums[static_cast<size_t>(i)] = sum += x[static_cast<size_t>(i)];
+    }
+    Tensor whole(Shape({2, n}, {1, 2}), DType::int64), out(Shape({2, n}), DType::int64);
+    std::vector<double> both(x);
+    both.insert(both.end(), ones.begin(), ones.end());
+    whole.set(both);
+    ok(scan(queue(), ScanOp::cumsum, whole.ref(), out.ref(), 1, v));
+    const auto got = out.get();
+    CHECK(std::equal(sums.begin(), sums.end(), got.begin()));
+    CHECK(got.back() == n);
+    Tensor floats(Shape({n}), DType::float32, x);
+    ok(scan(queue(), ScanOp::cumsum, floats.ref(), floats.ref(), 0, v));   // in place
+    CHECK(floats.get() == sums);
+    std::vector<double> signs(n, 1);
+    signs[5000] = -1;
+    Tensor factors(Shape({n}), DType::float32, signs), products(Shape({n}), DType::float32);
+    ok(scan(queue(), ScanOp::cumprod, factors.ref(), products.ref(), 0, v));
+    const auto p = products.get();
+    CHECK(p[4999] == 1);
+    CHECK(p[5000] == -1);
+    CHECK(p.back() == -1);
+  }
+}
