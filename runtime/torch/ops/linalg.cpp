@@ -2,6 +2,8 @@
 // operators on the device. One work-item factors one matrix, so where the host shares the memory LAPACK is asked first.
 #include "runtime/opencl/ops/linalg.h"
 
+#include <cmath>
+
 #include "runtime/torch/ops/composed.h"
 
 namespace flagos::glue {
@@ -255,6 +257,24 @@ void ormqr(OpCall& c) {
   else give(c, 0, applied(c, c.tensor(0), c.tensor(1), other.mT(), !c.flag(4)).mT());
 }
 
+// exp of each matrix: halved until it is small, a Taylor polynomial, then squared as often as it was halved.
+void matrixExp(OpCall& c) {
+  const at::Tensor& a = c.tensor(0);
+  if (a.numel() == 0) {
+    give(c, 0, a.clone());
+    return;
+  }
+  const double size = a.abs().sum(-2).max().item<double>();
+  const int halvings = size > 0.5 && std::isfinite(size) ? static_cast<int>(std::ceil(std::log2(size / 0.5))) : 0;
+  const MatrixSizes s = sizesOf(a);
+  const at::Tensor x = a.reshape({s.batch, s.rows, s.rows}) * std::ldexp(1.0, -halvings);
+  const at::Tensor one = at::eye(s.rows, a.options()).expand(x.sizes());
+  at::Tensor e = one;
+  for (int k = a.scalar_type() == at::kDouble ? 14 : 9; k > 0; --k) e = at::baddbmm(one, x, e, 1, 1.0 / k);
+  for (int i = 0; i < halvings; ++i) e = at::bmm(e, e);
+  give(c, 0, e.reshape(a.sizes()));
+}
+
 // (self, other, *, dim, out)
 void cross(OpCall& c) {
   const auto sizes = broadcastSizes({c.tensor(0), c.tensor(1)});
@@ -296,6 +316,7 @@ const NativeOp rows[] = {
     FLAGOS_LINALG("linalg_householder_product.out", householderProduct, matrixFits),
     FLAGOS_LINALG("ormqr", ormqr, matrixFits),
     FLAGOS_LINALG("ormqr.out", ormqr, matrixFits),
+    FLAGOS_LINALG("linalg_matrix_exp", matrixExp, matrixFits),
     FLAGOS_LINALG("linalg_cross.out", cross, composedFits),
 };
 #undef FLAGOS_LINALG
