@@ -20,7 +20,7 @@ ALONE = {"FLAGOS_ROUTE": "opencl", "FLAGOS_FALLBACK": "forbid"}
 
 # Why an operator has no kernel, by name; what is in none of these says which operator is missing.
 WHY = [
-    (r"aten::(_fft_|complex|polar|conj|angle|view_as_complex|real|imag)|complex64|complex128|ComplexFloat", "complex numbers have no OpenCL kernels"),
+    (r"aten::(_fft_|complex|polar|conj|angle|view_as_complex|real|imag)|complex32|complex64|complex128|ComplexFloat", "complex numbers have no OpenCL kernels"),
     (r"linalg_(svd|eig|eigh|eigvals|lstsq)|_linalg_(svd|eigh|eigvals)|matrix_exp", "iterative factorisations run on the host"),
     (r"ldl", "symmetric indefinite factorisation runs on the host"),
     (r"[Ss]parse", "sparse layouts: npu tensors are strided"),
@@ -37,9 +37,9 @@ def reason(text):
     for pattern, why in WHY:
         if re.search(pattern, text):
             return why
-    missing = re.search(r"no OpenCL kernel for (aten::[\w.]+)\((.*?)\) and falling back", text)
+    missing = re.search(r"no OpenCL kernel for (aten::[\w.]+)", text)
     if missing:
-        return f"no OpenCL kernel for {missing[1]}({missing[2]})"
+        return f"no OpenCL kernel for {missing[0].split()[-1]}, or not for this call"
     return text
 
 

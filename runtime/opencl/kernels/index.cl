@@ -85,6 +85,7 @@ static long selected(const Meta* m, long e, global const CAT2(PTR_, KI)* i0, glo
 }
 #define INDICES global const CAT2(PTR_, KI)*i0, global const CAT2(PTR_, KI)*i1, global const CAT2(PTR_, KI)*i2, global const CAT2(PTR_, KI)*i3
 
+#ifndef ACCUMULATE   // moves bits, whatever the dtype
 // 0 = out, 1 = self.
 kernel void index_get(global D* out, global const D* self, INDICES, global int* fault, const Meta m) {
   EACH {
@@ -93,6 +94,7 @@ kernel void index_get(global D* out, global const D* self, INDICES, global int* 
     else { BAD(out, to); }
   }
 }
+#endif
 
 // 0 = values, 1 = self. [3] positions of the index space follow each other within one work-item, so that repeated
 // indices are summed (or overwritten) in order; e counts the other positions: position = k * n + e.
@@ -289,7 +291,7 @@ kernel void sort_rows(global D* values, global const D* in, global long* indices
     }
     const long to = m.v[5] + offsetOf(&m, e, 28), place = m.v[7] + offsetOf(&m, e, 52);
     for (long k = 0; k < m.v[13]; ++k) {
-      values[to + k * m.v[9]] = in[from + a[k] * m.v[10]];
+      ST(CONV1(LD(in, from + a[k] * m.v[10])), values, to + k * m.v[9]);
       indices[place + k * m.v[11]] = a[k];
     }
   }

@@ -6,7 +6,10 @@ void give(OpCall& c, size_t k, const at::Tensor& value) {
   bool writes = false;
   for (size_t i = 0; i < c.count() && !writes; ++i) writes = c.isOut(i);
   if (!writes) {
-    c.result(value);
+    // A fresh result never shares the memory of an argument.
+    bool shared = false;
+    for (size_t i = 0; i < c.count() && !shared; ++i) shared = value.defined() && c.value(i).isTensor() && c.tensor(i).defined() && value.is_alias_of(c.tensor(i));
+    c.result(shared ? value.clone() : value);
     return;
   }
   at::Tensor out = c.out(k);

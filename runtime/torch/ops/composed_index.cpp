@@ -176,11 +176,11 @@ void searchsorted(OpCall& c) {
 }
 bool searchFits(const OpCall& c) {
   const at::Tensor& s = c.tensor(0);
-  if (!composedFits(c) || s.numel() == 0 || s.dim() == 0) return false;
+  if (!composedFits(c) || s.dim() == 0) return false;
   if (c.given(4) && c.string(4) != "right" && (c.string(4) != "left" || c.flag(3))) return false;
   if (!c.value(1).isTensor()) return s.dim() == 1;
   const at::Tensor& v = c.tensor(1);
-  return isNpu(v) && v.scalar_type() == s.scalar_type() && v.numel() > 0 &&
+  return isNpu(v) && v.scalar_type() == s.scalar_type() &&
          (s.dim() == 1 || (v.dim() == s.dim() && v.sizes().slice(0, static_cast<size_t>(v.dim() - 1)) == s.sizes().slice(0, static_cast<size_t>(s.dim() - 1))));
 }
 // bucketize(self, boundaries, *, out_int32, right[, out])
@@ -189,7 +189,7 @@ void bucketize(OpCall& c) {
   const at::Tensor values = c.value(0).isTensor() ? c.tensor(0) : at::full({}, c.scalar(0), boundaries.options());
   give(c, 0, sideOf(boundaries, values, c.flag(3), c.flag(2)));
 }
-bool bucketizeFits(const OpCall& c) { return composedFits(c) && c.tensor(1).dim() == 1 && c.tensor(1).numel() > 0 && isNpu(c.tensor(1)); }
+bool bucketizeFits(const OpCall& c) { return composedFits(c) && c.tensor(1).dim() == 1 && isNpu(c.tensor(1)); }
 
 // (self, bins, min, max[, out])
 void histc(OpCall& c) {

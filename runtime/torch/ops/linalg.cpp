@@ -123,6 +123,8 @@ void lu(OpCall& c) {
   give(c, 1, r.l);
   give(c, 2, r.u);
 }
+// What the determinants factor: the transpose of a contiguous A (LAPACK's own order). Their gradients rely on it.
+at::Tensor kept(const at::Tensor& a) { return a.is_contiguous() ? a.mT() : a; }
 // -1 for an odd number of exchanges.
 at::Tensor parity(const at::Tensor& pivots, const at::Tensor& like) {
   const at::Tensor own = at::arange(1, pivots.size(-1) + 1, pivots.options());
@@ -131,14 +133,14 @@ at::Tensor parity(const at::Tensor& pivots, const at::Tensor& like) {
 }
 // (A, *, result, LU, pivots)
 void det(OpCall& c) {
-  const Lu f = factored(c, c.tensor(0), true);
+  const Lu f = factored(c, kept(c.tensor(0)), true);
   give(c, 0, f.lu.diagonal(0, -2, -1).prod(-1) * parity(f.pivots, f.lu));
   give(c, 1, f.lu);
   give(c, 2, f.pivots);
 }
 // (A, *, sign, logabsdet, LU, pivots)
 void slogdet(OpCall& c) {
-  const Lu f = factored(c, c.tensor(0), true);
+  const Lu f = factored(c, kept(c.tensor(0)), true);
   const at::Tensor d = f.lu.diagonal(0, -2, -1);
   give(c, 0, d.sign().prod(-1) * parity(f.pivots, f.lu));
   give(c, 1, d.abs().log().sum(-1));
@@ -265,12 +267,14 @@ void matrixExp(OpCall& c) {
     return;
   }
   const double size = a.abs().sum(-2).max().item<double>();
-  const int halvings = size > 0.5 && std::isfinite(size) ? static_cast<int>(std::ceil(std::log2(size / 0.5))) : 0;
+  // Few squarings keep rounding errors small, a long polynomial pays for them.
+  const double small = a.scalar_type() == at::kDouble ? 1.0 : 2.5;
+  const int halvings = size > small && std::isfinite(size) ? static_cast<int>(std::ceil(std::log2(size / small))) : 0;
   const MatrixSizes s = sizesOf(a);
   const at::Tensor x = a.reshape({s.batch, s.rows, s.rows}) * std::ldexp(1.0, -halvings);
   const at::Tensor one = at::eye(s.rows, a.options()).expand(x.sizes());
   at::Tensor e = one;
-  for (int k = a.scalar_type() == at::kDouble ? 14 : 9; k > 0; --k) e = at::baddbmm(one, x, e, 1, 1.0 / k);
+  for (int k = 18; k > 0; --k) e = at::baddbmm(one, x, e, 1, 1.0 / k);
   for (int i = 0; i < halvings; ++i) e = at::bmm(e, e);
   give(c, 0, e.reshape(a.sizes()));
 }

@@ -29,7 +29,7 @@ ocl::TensorRef line(const at::Tensor& t) {
   return r;
 }
 int64_t rank(const at::Tensor& t) { return std::max<int64_t>(t.dim(), 1); }
-int64_t size(const at::Tensor& t, int64_t d) { return t.dim() == 0 ? 1 : t.size(d); }
+int64_t extent(const at::Tensor& t, int64_t d) { return t.dim() == 0 ? 1 : t.size(d); }
 
 // (self, dim, index, *, sparse_grad, out)
 Result<void> gather(OpCall& c) {
@@ -39,11 +39,12 @@ Result<void> gather(OpCall& c) {
   return ocl::gather(c.queue(), line(c.tensor(0)), dimOf(c, 1), line(c.tensor(2)), line(out), c.variant());
 }
 bool sameRank(const at::Tensor& a, const at::Tensor& index, int dim) {
-  if (!dense(a) || !whole(index)) return false;
-  if (index.numel() == 0) return true;
+  if (!dense(a) || !isNpu(index)) return false;
+  if (index.numel() == 0) return true;   // of any dtype
+  if (!whole(index)) return false;
   if (rank(a) != rank(index)) return false;
   for (int d = 0; d < rank(a); ++d)
-    if (d != dim && size(index, d) > size(a, d)) return false;
+    if (d != dim && extent(index, d) > extent(a, d)) return false;
   return true;
 }
 bool gatherFits(const OpCall& c) { return sameRank(c.tensor(0), c.tensor(2), dimOf(c, 1)); }
@@ -63,7 +64,7 @@ bool sourceFits(const at::Tensor& self, const at::Tensor& index, const at::Tenso
   if (index.numel() == 0) return true;
   if (rank(src) != rank(index)) return false;
   for (int64_t d = 0; d < rank(src); ++d)
-    if (size(index, d) > size(src, d)) return false;
+    if (extent(index, d) > extent(src, d)) return false;
   return true;
 }
 bool writesPlainly(const OpCall& c) { return c.out().scalar_type() == c.tensor(0).scalar_type() && !c.out().is_alias_of(c.tensor(2)); }
@@ -172,7 +173,7 @@ bool indexedSourceFits(const OpCall& c) {
   if (!vectorFits(c) || !dense(src) || src.scalar_type() != self.scalar_type() || rank(src) != rank(self) || !writesPlainly(c)) return false;
   const int dim = dimOf(c, 1);
   for (int d = 0; d < rank(self); ++d)
-    if (size(src, d) != (d == dim ? index.numel() : size(self, d))) return false;
+    if (extent(src, d) != (d == dim ? index.numel() : extent(self, d))) return false;
   return true;
 }
 // index_add.out, index_copy.out (self, dim, index, source, *, alpha, out)
