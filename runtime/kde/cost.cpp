@@ -11,6 +11,7 @@ double memoryShare(Family f) { return f == Family::index ? 0.3 : 0.8; }
 double computeShare(Family f, bool cpu) {
   switch (f) {
     case Family::gemm: return cpu ? 0.8 : 0.5;
+    case Family::attention:
     case Family::conv: return cpu ? 0.6 : 0.4;
     default: return cpu ? 0.25 : 0.3;   // no matrix tiles: adds and transcendental functions
   }

@@ -141,6 +141,16 @@ void familyFacts(Family f, const Args& a, std::string_view base, Numbers& v) {
       at(v, Field::tensors) = a.scalar(0) ? a.scalar(0) : Number(1);
       if (a.scalar(1)) at(v, Field::numel) = a.scalar(1);
       return;
+    case Family::attention: {
+      const int q = base.find("backward") != std::string_view::npos ? 1 : 0;  // the gradient comes first there
+      at(v, Field::batch) = a.size(q, 0);
+      at(v, Field::c) = a.size(q, 1);
+      at(v, Field::m) = a.size(q, 2);
+      at(v, Field::n) = a.size(q + 1, 2);
+      at(v, Field::k) = a.size(q, 3);
+      return;
+    }
+    case Family::resample:
     case Family::norm:
       at(v, Field::n) = a.size(0, 0);
       at(v, Field::c) = a.size(0, 1);

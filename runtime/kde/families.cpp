@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(Family::count_)> kFamilies = {
     "pointwise", "reduce", "gemm", "conv", "pool", "softmax", "loss", "copy", "fill", "random", "index", "foreach",
-    "norm", "composed", "other"};
+    "norm", "attention", "resample", "composed", "other"};
 
 using enum Field;
 using T = FieldType;
@@ -68,12 +68,16 @@ constexpr FieldUse kLoss[] = {{rows, "samples"}, {c, "classes"}};
 constexpr FieldUse kIndex[] = {{indices, "elements of the index operand"}};
 constexpr FieldUse kForeach[] = {{tensors, "tensors in the list"}};
 constexpr FieldUse kNorm[] = {{n, "samples in the batch"}, {c, "channels"}};
+constexpr FieldUse kAttention[] = {{batch, "samples in the batch"}, {c, "heads of the query"}, {m, "queries"}, {n, "keys"},
+    {k, "size of a head"}};
+constexpr FieldUse kResample[] = {{n, "samples in the batch"}, {c, "channels"}};
 
 constexpr std::string_view kConvScalars[] = {"stride_h", "stride_w", "padding_h", "padding_w", "dilation_h", "dilation_w",
                                              "flags", "groups"};
 constexpr std::string_view kPoolScalars[] = {"kernel_h", "kernel_w", "stride_h", "stride_w", "padding_h", "padding_w"};
 constexpr std::string_view kReduceScalars[] = {"reduced"};
 constexpr std::string_view kDimScalar[] = {"dim"};
+constexpr std::string_view kAttentionScalars[] = {"causal"};
 constexpr std::string_view kForeachScalars[] = {"tensors", "numel"};
 
 // For operators that the native table does not hold. First match wins, so the special comes before the general.
@@ -89,6 +93,9 @@ constexpr Pattern kPatterns[] = {
     {"aten::*_loss*", Family::loss}, {"aten::binary_cross_entropy*", Family::loss},
     {"aten::*batch_norm*", Family::norm}, {"aten::*layer_norm*", Family::norm}, {"aten::*group_norm*", Family::norm},
     {"aten::*instance_norm*", Family::norm},
+    {"aten::*scaled_dot_product*", Family::attention}, {"aten::*rms_norm*", Family::norm},
+    {"aten::*upsample_*", Family::resample}, {"aten::*reflection_pad*", Family::resample},
+    {"aten::*replication_pad*", Family::resample}, {"aten::im2col*", Family::resample}, {"aten::col2im*", Family::resample},
     {"aten::copy_", Family::copy}, {"aten::_copy_from*", Family::copy}, {"aten::clone", Family::copy},
     {"aten::contiguous", Family::copy}, {"aten::_to_copy", Family::copy}, {"aten::to", Family::copy},
     {"aten::fill_", Family::fill}, {"aten::fill", Family::fill}, {"aten::zero_", Family::fill}, {"aten::zeros", Family::fill},
@@ -153,6 +160,7 @@ std::span<const std::string_view> scalarNames(Family f) noexcept {
     case Family::reduce: return kReduceScalars;
     case Family::softmax:
     case Family::index: return kDimScalar;
+    case Family::attention: return kAttentionScalars;
     case Family::foreach: return kForeachScalars;
     default: return {};
   }
@@ -177,6 +185,8 @@ std::span<const FieldUse> familyFields(Family f) noexcept {
     case Family::index: return kIndex;
     case Family::foreach: return kForeach;
     case Family::norm: return kNorm;
+    case Family::attention: return kAttention;
+    case Family::resample: return kResample;
     default: return {};
   }
 }

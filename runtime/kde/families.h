@@ -9,6 +9,7 @@
 //   reduce reduced = elements folded into one output (0 = all of them)
 //   softmax dim (counted from 0) [last]
 //   index  dim [0]
+//   attention causal [0]
 //   foreach tensors [1] numel = elements in all tensors together
 // All other families have none.
 #pragma once
@@ -23,7 +24,8 @@
 namespace flagos::kde {
 
 enum class Family : uint8_t {
-  pointwise, reduce, gemm, conv, pool, softmax, loss, copy, fill, random, index, foreach, norm, composed, other, count_
+  pointwise, reduce, gemm, conv, pool, softmax, loss, copy, fill, random, index, foreach, norm, attention,
+  resample, composed, other, count_
 };
 std::string_view familyName(Family) noexcept;
 bool familyFromName(std::string_view name, Family* out) noexcept;

@@ -5,6 +5,7 @@
 #include <ATen/ops/mode.h>
 #include <torch/library.h>
 
+#include "runtime/torch/host_attention.h"
 #include "runtime/torch/host_route.h"
 #include "runtime/torch/install.h"
 #include "runtime/torch/ops/registry.h"
@@ -117,6 +118,8 @@ constexpr HostRow kRows[] = {
     {"_thnn_fused_gru_cell", &gruCell},
     {"_thnn_fused_gru_cell_backward", &gruCellBackward},
     {"mode.values", &modeOut},
+    {"_scaled_dot_product_fused_attention_overrideable", &hostAttention},
+    {"_scaled_dot_product_fused_attention_overrideable_backward", &hostAttentionBackward},
 };
 
 struct HostOnly final : c10::OperatorKernel {

@@ -141,6 +141,8 @@ py::list routeCounts() {
     row["reason"] = std::string(nameText(r.reason));
     row["calls"] = r.calls;
     row["site"] = r.site;
+    row["device_ns"] = r.device_ns;  // grows only while launches are counted
+    row["launches"] = r.launches;
     out.append(row);
   }
   return out;

@@ -54,5 +54,5 @@ def python(code, env=None, timeout=600):
 
 
 def load():
-    for name in ("hot_paths", "training", "language_server"):
+    for name in ("hot_paths", "training", "kernels", "language_server"):
         importlib.import_module(name)

@@ -26,6 +26,8 @@ constexpr CandidateRow kCandidates[] = {
     FLAGOS_TEMPLATE(index, "an indexing or joining operator with an OpenCL kernel; any strides, at most 12 dimensions"),
     FLAGOS_TEMPLATE(foreach, "a multi-tensor update with an OpenCL kernel"),
     FLAGOS_TEMPLATE(norm, "a batch, layer or group normalisation of a floating dtype"),
+    FLAGOS_TEMPLATE(attention, "scaled-dot-product attention of a floating dtype over [batch, heads, positions, size]; any strides"),
+    FLAGOS_TEMPLATE(resample, "interpolation, padding, unfolding or 3-d pooling of a floating dtype; any strides, at most 5 dimensions"),
     {"opencl.composed", Family::composed, Shape::wide, "made of other operators on the device, each with a route of its own"},
     {"host.aten", Family::other, Shape::host, "the device shares memory with the host, and PyTorch has a CPU kernel"},
     {"cpu.fallback", Family::other, Shape::fallback, "PyTorch has a CPU kernel; operands are copied to the host and back"},
@@ -34,7 +36,7 @@ constexpr CandidateRow kCandidates[] = {
 
 const FamilyRow* const kFamilyRows[] = {&kPointwiseFamily, &kReduceFamily, &kGemmFamily, &kConvFamily, &kPoolFamily,
     &kSoftmaxFamily, &kLossFamily, &kCopyFamily, &kFillFamily, &kRandomFamily, &kIndexFamily, &kForeachFamily, &kNormFamily,
-    &kComposedFamily, &kOtherFamily};
+    &kAttentionFamily, &kResampleFamily, &kComposedFamily, &kOtherFamily};
 static_assert(std::size(kFamilyRows) == static_cast<size_t>(Family::count_));
 
 std::string nativeIllegal(const CandidateRow& row, const Facts& f) {

@@ -48,7 +48,8 @@ std::vector<Field> constraintFields(const CandidateRow&, const Facts&);
 
 // Per family file.
 extern const FamilyRow kPointwiseFamily, kReduceFamily, kGemmFamily, kConvFamily, kPoolFamily, kSoftmaxFamily, kLossFamily,
-    kCopyFamily, kFillFamily, kRandomFamily, kIndexFamily, kForeachFamily, kNormFamily, kComposedFamily, kOtherFamily;
+    kCopyFamily, kFillFamily, kRandomFamily, kIndexFamily, kForeachFamily, kNormFamily,
+    kAttentionFamily, kResampleFamily, kComposedFamily, kOtherFamily;
 
 // Helpers of the family files.
 Work unknownWork(const Facts&, Field missing);

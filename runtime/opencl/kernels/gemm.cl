@@ -16,16 +16,16 @@ typedef struct {
 inline void storeTile(const vec* acc, global void* out, global const void* self, const GemmParams* p, long o, long s,
                       long rows, long cols) {
   const real alpha = realOf(p->alpha), beta = realOf(p->beta);
-  const bool whole = p->dt == DT_REAL && p->on == 1 && cols == NR && (!p->use_self || p->sn == 1);
+  const bool whole = p->on == 1 && cols == NR && (!p->use_self || p->sn == 1);
   for (long r = 0; r < rows; ++r, o += p->om, s += p->sm) {
     vec v0 = acc[2 * r] * alpha, v1 = acc[2 * r + 1] * alpha;
     if (whole) {
       if (p->use_self) {
-        v0 += VLOAD((global const real*)self + s) * beta;
-        v1 += VLOAD((global const real*)self + s + VL) * beta;
+        v0 += loadVec(self, s, p->dt) * beta;
+        v1 += loadVec(self, s + VL, p->dt) * beta;
       }
-      VSTORE(v0, (global real*)out + o);
-      VSTORE(v1, (global real*)out + o + VL);
+      storeVec(out, o, v0, p->dt);
+      storeVec(out, o + VL, v1, p->dt);
       continue;
     }
     real row[NR];
@@ -39,11 +39,10 @@ inline void storeTile(const vec* acc, global void* out, global const void* self,
 
 // One panel of b, k x NR, zero beyond `cols`.
 inline void packPanel(global real* dst, global const void* b, long off, long bk, long bn, long depth, long cols, long dt) {
-  if (dt == DT_REAL && bn == 1 && cols == NR) {
-    global const real* src = (global const real*)b + off;
+  if (bn == 1 && cols == NR) {
     for (long k = 0; k < depth; ++k) {
-      VSTORE(VLOAD(src + k * bk), dst + k * NR);
-      VSTORE(VLOAD(src + k * bk + VL), dst + k * NR + VL);
+      VSTORE(loadVec(b, off + k * bk, dt), dst + k * NR);
+      VSTORE(loadVec(b, off + k * bk + VL, dt), dst + k * NR + VL);
     }
     return;
   }
@@ -52,8 +51,16 @@ inline void packPanel(global real* dst, global const void* b, long off, long bk,
     for (long j = 0; j < cols; ++j)
       for (long k = 0; k < depth; ++k) dst[k * NR + j] = src[k * bk + j * bn];
   } else {
-    for (long j = 0; j < cols; ++j)
-      for (long k = 0; k < depth; ++k) dst[k * NR + j] = loadElem(b, off + k * bk + j * bn, dt);
+    for (long j = 0; j < cols; ++j) {
+      long k = 0;
+      if (bk == 1)
+        for (; k + VL <= depth; k += VL) {
+          real part[VL];
+          VSTORE(loadVec(b, off + k + j * bn, dt), part);
+          for (int i = 0; i < VL; ++i) dst[(k + i) * NR + j] = part[i];
+        }
+      for (; k < depth; ++k) dst[k * NR + j] = loadElem(b, off + k * bk + j * bn, dt);
+    }
   }
   for (long j = cols; j < NR; ++j)
     for (long k = 0; k < depth; ++k) dst[k * NR + j] = 0;
@@ -106,8 +113,16 @@ kernel void gemm_pack_rows(global const void* a, global real* dst, const PackPar
   global real* d = dst + p.dst_off + t * p.k * MR;
   const long rows = min((long)MR, p.m - m0);
   const long src = p.a_off + batch * p.ab + m0 * p.am;
-  for (long r = 0; r < MR; ++r)
-    for (long k = 0; k < p.k; ++k) d[k * MR + r] = r < rows ? loadElem(a, src + r * p.am + k * p.ak, p.dt) : (real)0;
+  for (long r = 0; r < MR; ++r) {
+    long k = 0;
+    if (p.ak == 1 && r < rows)
+      for (; k + VL <= p.k; k += VL) {
+        real part[VL];
+        VSTORE(loadVec(a, src + r * p.am + k, p.dt), part);
+        for (int i = 0; i < VL; ++i) d[(k + i) * MR + r] = part[i];
+      }
+    for (; k < p.k; ++k) d[k * MR + r] = r < rows ? loadElem(a, src + r * p.am + k * p.ak, p.dt) : (real)0;
+  }
 }
 
 // out[b,m,n] = alpha * value + beta * self[b,m,n].

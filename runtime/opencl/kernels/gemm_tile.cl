@@ -57,6 +57,31 @@ inline void storeElem(global void* base, long i, real v, long dt) {
   ((global real*)base)[i] = v;
 }
 
+// VL neighbours at once.
+inline vec loadVec(global const void* base, long i, long dt) {
+#ifndef REAL_DOUBLE
+  if (dt == DT_HALF) return vload_half16(0, (global const half*)base + i);
+  if (dt == DT_BF16) return as_float16(convert_uint16(vload16(0, (global const ushort*)base + i)) << 16);
+#endif
+  return VLOAD((global const real*)base + i);
+}
+
+inline void storeVec(global void* base, long i, vec v, long dt) {
+#ifndef REAL_DOUBLE
+  if (dt == DT_HALF) {
+    vstore_half16_rte(v, 0, (global half*)base + i);
+    return;
+  }
+  if (dt == DT_BF16) {
+    const uint16 u = as_uint16(v);
+    const uint16 rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+    vstore16(convert_ushort16((u & 0x7fffffffu) > (uint16)(0x7f800000u) ? (uint16)(0x7fc0u) : rounded), 0, (global ushort*)base + i);
+    return;
+  }
+#endif
+  VSTORE(v, (global real*)base + i);
+}
+
 // acc[2r], acc[2r+1] = the 8 x NR tile of sum_k a[r,k] * b[k, 0..NR). Named accumulators, so that they stay in registers.
 #define TILE_DECLARE \
   vec c00 = 0, c01 = 0, c10 = 0, c11 = 0, c20 = 0, c21 = 0, c30 = 0, c31 = 0; \

@@ -46,24 +46,6 @@ inline real laneSum(real v, local real* at) {
 #define SUM(v) (v)
 #endif
 
-inline vec loadVec(global const void* base, long i, long dt) {
-#ifndef REAL_DOUBLE
-  if (dt == DT_HALF) return vload_half16(0, (global const half*)base + i);
-  if (dt == DT_BF16) return as_float16(convert_uint16(vload16(0, (global const ushort*)base + i)) << 16);
-#endif
-  return VLOAD((global const real*)base + i);
-}
-
-inline void storeVec(global void* base, long i, vec v, long dt) {
-  if (dt == DT_REAL) {
-    VSTORE(v, (global real*)base + i);
-    return;
-  }
-  real each[VL];
-  VSTORE(v, each);
-  for (int k = 0; k < VL; ++k) storeElem(base, i + k, each[k], dt);
-}
-
 inline real lanesOf(vec v) {
   real each[VL], sum = 0;
   VSTORE(v, each);

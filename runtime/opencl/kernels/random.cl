@@ -79,6 +79,33 @@ static float2 exactTurn(float t) {
     default: return (float2)(-c, s);
   }
 }
+// Newton steps on the reciprocal of a positive number.
+static float exactReciprocal(float x) {
+  float r = as_float(0x7ef311c7u - as_uint(x));
+  for (int i = 0; i < 4; ++i) r = r * (2.0f - x * r);
+  return r;
+}
+static float exactExp(float x) {
+  if (x != x) return x;
+  if (x > 88.72f) return INFINITY;
+  if (x < -87.3f) return 0.0f;
+  const float n = rint(x * 1.44269504088896341f);
+  const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+  float y = 1.9875691500E-4f;
+  y = y * r + 1.3981999507E-3f;
+  y = y * r + 8.3334519073E-3f;
+  y = y * r + 4.1665795894E-2f;
+  y = y * r + 1.6666665459E-1f;
+  y = y * r + 5.0000001201E-1f;
+  y = y * (r * r) + r + 1.0f;
+  const int low = (int)n / 2;  // in two steps: 2^128 is no float
+  return y * as_float((uint)(low + 127) << 23) * as_float((uint)((int)n - low + 127) << 23);
+}
+// tan(pi * (u - 1/2)) for u in (0, 1].
+static float exactCauchy(float u) {
+  const float2 turn = exactTurn(u * 0.5f);
+  return turn.x > 0.0f ? -turn.y * exactReciprocal(turn.x) : INFINITY;
+}
 static float normalOf(uint4 d, int i) {
   const int pair = i & 2;
   const float radius = exactSqrt(-2.0f * exactLog(UNIT_UP(d, pair)));
@@ -86,8 +113,12 @@ static float normalOf(uint4 d, int i) {
   return radius * ((i & 1) ? turn.x : turn.y);
 }
 #define LOG exactLog
+#define EXP exactExp
+#define CAUCHY(u) exactCauchy(u)
 #else
 #define LOG log
+#define EXP exp
+#define CAUCHY(u) tanpi((u) - 0.5)
 #ifdef NEED_F64
 static double normalOf(uint4 d, int i) {
   const double radius = sqrt(-2.0 * log(UNIT_UP(d, 0)));
@@ -106,15 +137,15 @@ static double normalOf(uint4 d, int i) {
 #elif defined(DRAW_normal)
 #define VALUE(d, i) (P0 + P1 * normalOf(d, i))
 #elif defined(DRAW_log_normal)
-#define VALUE(d, i) exp(P0 + P1 * normalOf(d, i))
+#define VALUE(d, i) EXP(P0 + P1 * normalOf(d, i))
 #elif defined(DRAW_bernoulli)
 #define VALUE(d, i) ((S)(UNIT(d, i) < P0))
 #elif defined(DRAW_exponential)
-#define VALUE(d, i) (-LOG(UNIT_UP(d, i)) / P0)
+#define VALUE(d, i) (-LOG(UNIT_UP(d, i)) * P1)      // P1 = 1 / rate
 #elif defined(DRAW_geometric)
-#define VALUE(d, i) (P0 >= (S)1 ? (S)1 : ceil(LOG(UNIT_UP(d, i)) / log1p(-P0)))
+#define VALUE(d, i) (P0 >= (S)1 ? (S)1 : fmax((S)1, ceil(LOG(UNIT_UP(d, i)) * P1)))  // P1 = 1 / log(1 - P0)
 #elif defined(DRAW_cauchy)
-#define VALUE(d, i) (P0 + P1 * tanpi(UNIT(d, i) - (S)0.5))
+#define VALUE(d, i) (P0 + P1 * CAUCHY(UNIT_UP(d, i)))
 #elif defined(DRAW_whole)
 #ifdef DRAW64
 #define VALUE(d, i) (m.v[0] + (long)(m.v[1] == 0 ? bits64(d, i) & 0x7fffffffffffffffUL : bits64(d, i) % (ulong)m.v[1]))
@@ -163,5 +194,39 @@ kernel void dropout(global CAT2(PTR_, KO)* out, global const CAT2(PTR_, KO)* in,
     kept[e] = (uchar)keep;
     ST1(keep ? CAT2(LD1_, KO)(x, e) * P1 : (S)0, p, e);
   END_BLOCK
+}
+#endif
+
+#ifdef DRAW_pick
+// The first category whose running total exceeds a draw times the whole: rows of [10] weights from running totals, [11]
+// picks a row.
+kernel void pick(global long* out, global const float* totals, const Meta m) {
+  global long* p = out + m.v[6];
+  EACH_BLOCK
+    global const float* row = totals + m.v[9] + e / m.v[11] * m.v[10];
+    const float level = UNIT(d, i) * row[m.v[10] - 1];
+    long low = 0, high = m.v[10] - 1;
+    while (low < high) {
+      const long middle = (low + high) / 2;
+      if (row[middle] > level) high = middle;
+      else low = middle + 1;
+    }
+    p[e] = low;
+  END_BLOCK
+}
+#endif
+
+#ifdef DRAW_shuffle
+// A permutation of 0 .. n - 1, drawn in order: one work-item, for every swap depends on those before it.
+kernel void shuffle(global long* out, const Meta m) {
+  global long* p = out + m.v[6];
+  const long n = m.v[4];
+  for (long k = 0; k < n; ++k) p[k] = k;
+  for (long k = 0; k + 1 < n; ++k) {
+    const uint4 d = philox((ulong)m.v[8] + (ulong)(k / 2), (ulong)m.v[7]);
+    const long other = k + (long)(bits64(d, (int)(k % 2)) % (ulong)(n - k)), t = p[k];
+    p[k] = p[other];
+    p[other] = t;
+  }
 }
 #endif

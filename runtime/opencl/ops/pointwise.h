@@ -27,6 +27,7 @@ enum class PointwiseOp : uint16_t {
   sinh, cosh, tanh, asinh, acosh, atanh, sigmoid, relu, erf, erfc, lgamma, ceil, floor, round, trunc, frac, sign,
   reciprocal, square, logical_not, bitwise_not, isnan, isinf, isfinite, gelu, gelu_tanh, silu, mish, log_sigmoid,
   hardswish, hardsigmoid, relu6, softsign, tanhshrink, logit, deg2rad, rad2deg, signbit,
+  exp_neg_abs,      // what log_sigmoid keeps for its gradient
   hardtanh,         // s0 = min, s1 = max
   leaky_relu,       // s0 = negative_slope
   elu,              // s0 = alpha, s1 = scale, s2 = input_scale
@@ -57,6 +58,8 @@ enum class PointwiseOp : uint16_t {
   smooth_l1,        // s0 = beta
   huber,            // s0 = delta
   bce,              // logs clamped at -100
+  glu,              // a * sigmoid(b)
+  scale_masked,     // a * (b * s0): the gradient of dropout
   soft_margin,
   // ternary
   where,            // a (condition) ? b : c
@@ -76,6 +79,8 @@ enum class PointwiseOp : uint16_t {
   softplus_backward,     // (grad, self), s0 = beta, s1 = threshold
   softshrink_backward,   // (grad, self), s0 = lambda; also hardshrink_backward
   logit_backward,        // (grad, self)
+  glu_backward,          // (grad, first half, second half): the gradient of the second half
+  prelu_backward,        // (grad, self, weight)
   prelu_backward_weight, // (grad, self): self > 0 ? 0 : self * grad
   mse_backward, l1_backward, bce_backward,      // (grad, input, target), s0 = factor (1 or 1/numel)
   smooth_l1_backward,    // (grad, input, target), s0 = factor, s1 = beta

@@ -1,5 +1,6 @@
 #include "runtime/opencl/ops/random.h"
 
+#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -119,6 +120,8 @@ uint64_t philoxBlocksInt(const TensorRef& out, int64_t low, int64_t high) noexce
   return static_cast<uint64_t>(high) - static_cast<uint64_t>(low) > (uint64_t{1} << 32) ? (n + 1) / 2 : (n + 3) / 4;
 }
 
+double inverseOf(RandomOp op, double p0) noexcept { return op == RandomOp::geometric ? 1 / std::log1p(-p0) : 1 / p0; }
+
 Result<void> random(Queue& queue, RandomOp op, const TensorRef& out, double p0, double p1, PhiloxState state, Variant variant) {
   const std::string_view name = kNames[static_cast<size_t>(op)];
   const bool f64 = needs64(out.dtype);
@@ -131,6 +134,7 @@ Result<void> random(Queue& queue, RandomOp op, const TensorRef& out, double p0, 
   auto kernel = kernelOf(queue, p);
   if (!kernel) return kernel.error();
   Meta m;
+  if (op == RandomOp::exponential || op == RandomOp::geometric) p1 = inverseOf(op, p0);
   m.v[2] = bits(p0, f64);
   m.v[3] = bits(p1, f64);
   m.v[6] = target->ref.offset;
@@ -164,7 +168,9 @@ Result<void> randomInt(Queue& queue, const TensorRef& out, int64_t low, int64_t 
 
 Result<void> bernoulliTensor(Queue& queue, const TensorRef& probability, const TensorRef& out, PhiloxState state, Variant variant) {
   const Kind kind = kindOf(out.dtype), in = kindOf(probability.dtype);
-  if (kind == Kind::none || out.dtype == DType::float64 || (in != Kind::f32 && in != Kind::f16 && in != Kind::bf16))
+  const bool f64 = out.dtype == DType::float64 || in == Kind::f64;
+  if (kind == Kind::none || (in != Kind::f32 && in != Kind::f16 && in != Kind::bf16 && in != Kind::f64) ||
+      (f64 && !queue.device().description().fp64))
     return unsupported("bernoulli", in == Kind::f64 ? probability.dtype : out.dtype);
   if (out.numel() == 0) return {};
   auto target = denseTarget(queue, out);
@@ -191,8 +197,10 @@ Result<void> bernoulliTensor(Queue& queue, const TensorRef& probability, const T
 
 Result<void> dropout(Queue& queue, const TensorRef& in, const TensorRef& out, const TensorRef& mask, double p, PhiloxState state, Variant variant) {
   const Kind kind = kindOf(out.dtype);
-  if (in.dtype != out.dtype || mask.dtype != DType::bool_ || (kind != Kind::f32 && kind != Kind::f16 && kind != Kind::bf16))
+  if (in.dtype != out.dtype || mask.dtype != DType::bool_ || (kind != Kind::f32 && kind != Kind::f16 && kind != Kind::bf16 && kind != Kind::f64) ||
+      (kind == Kind::f64 && !queue.device().description().fp64))
     return unsupported("native_dropout", in.dtype);
+  const bool f64 = kind == Kind::f64;
   if (out.numel() == 0) return {};
   auto target = denseTarget(queue, out);
   auto kept = denseTarget(queue, mask);
@@ -209,12 +217,12 @@ Result<void> dropout(Queue& queue, const TensorRef& in, const TensorRef& out, co
     source.offset = static_cast<int64_t>(packed.offset() / dtypeBytes(in.dtype));
     if (auto ok = copy(queue, in, source, variant); !ok) return ok;
   }
-  const Plan plan{"dropout", "dropout", 66, false, Compute::f32, kind};
+  const Plan plan{"dropout", "dropout", 66, false, f64 ? Compute::f64 : Compute::f32, kind};
   auto kernel = kernelOf(queue, plan);
   if (!kernel) return kernel.error();
   Meta m;
-  m.v[2] = bits(1 - p, false);
-  m.v[3] = bits(p < 1 ? 1 / (1 - p) : 0, false);
+  m.v[2] = bits(1 - p, f64);
+  m.v[3] = bits(p < 1 ? 1 / (1 - p) : 0, f64);
   m.v[6] = target->ref.offset;
   m.v[7] = static_cast<int64_t>(state.seed);
   m.v[8] = static_cast<int64_t>(state.offset);
@@ -223,6 +231,40 @@ Result<void> dropout(Queue& queue, const TensorRef& in, const TensorRef& out, co
   if (auto ok = run(queue, **kernel, out.numel(), false, variant, m, {target->ref.buffer, source.buffer, kept->ref.buffer}); !ok) return ok;
   if (auto ok = finish(queue, *kept, mask, variant); !ok) return ok;
   return finish(queue, *target, out, variant);
+}
+
+Result<void> pickByWeight(Queue& queue, const TensorRef& totals, const TensorRef& out, PhiloxState state, Variant variant) {
+  if (totals.dtype != DType::float32 || out.dtype != DType::int64 || totals.ndim != 2 || out.ndim != 2 || !totals.contiguous() ||
+      !out.contiguous() || totals.sizes[0] != out.sizes[0])
+    return fail("multinomial needs contiguous float32 totals [rows, categories] and int64 picks [rows, n]");
+  if (out.numel() == 0) return {};
+  const Plan plan{"pick", "pick", 67, false, Compute::f32, Kind::i64};
+  auto kernel = kernelOf(queue, plan);
+  if (!kernel) return kernel.error();
+  Meta m;
+  m.v[6] = out.offset;
+  m.v[7] = static_cast<int64_t>(state.seed);
+  m.v[8] = static_cast<int64_t>(state.offset);
+  m.v[9] = totals.offset;
+  m.v[10] = totals.sizes[1];
+  m.v[11] = out.sizes[1];
+  return run(queue, **kernel, out.numel(), false, variant, m, {out.buffer, totals.buffer});
+}
+
+uint64_t philoxBlocksShuffle(int64_t n) noexcept { return (static_cast<uint64_t>(n) + 1) / 2; }
+
+Result<void> shuffle(Queue& queue, const TensorRef& out, PhiloxState state) {
+  if (out.dtype != DType::int64 || !out.contiguous()) return fail("randperm needs a contiguous int64 result");
+  if (out.numel() == 0) return {};
+  const Plan plan{"shuffle", "shuffle", 68, true, Compute::i64, Kind::i64};
+  auto kernel = kernelOf(queue, plan);
+  if (!kernel) return kernel.error();
+  Meta m;
+  m.v[4] = out.numel();
+  m.v[6] = out.offset;
+  m.v[7] = static_cast<int64_t>(state.seed);
+  m.v[8] = static_cast<int64_t>(state.offset);
+  return queue.launch(**kernel, {1, {1}, {1}}, {Arg::buffer(out.buffer), Arg::pointer(&m, sizeof m)});
 }
 
 void philox4x32(uint64_t seed, uint64_t block, uint32_t draws[4]) noexcept {

@@ -6,8 +6,8 @@
 // draw i % 4 of block offset + i / 4; where an element needs 64 bits (float64, integer ranges above 2^32, int64 random)
 // it takes draws 2 * (i % 2) and 2 * (i % 2) + 1 of block offset + i / 2. Normal numbers are Box-Muller pairs: draws
 // (0, 1) give elements 0 and 1 of the block, (2, 3) elements 2 and 3. After a call the generator's offset grows by
-// philoxBlocks(). For float32 Box-Muller uses its own log, root, sine and cosine, built from exactly rounded operations
-// only; float64 uses the device's functions.
+// philoxBlocks(). float32 uses its own logarithm, exponential, root, sine and cosine, built from exactly rounded operations
+// only, so that every device and the host (random_host.h) give the same bits; float64 uses the device's functions.
 #pragma once
 #include <cstdint>
 
@@ -35,11 +35,19 @@ struct PhiloxState { uint64_t seed = 0; uint64_t offset = 0; };
 uint64_t philoxBlocks(RandomOp op, const TensorRef& out) noexcept;
 uint64_t philoxBlocksInt(const TensorRef& out, int64_t low, int64_t high) noexcept;
 
+// What exponential (1 / p0) and geometric (1 / log(1 - p0)) multiply logarithms by.
+double inverseOf(RandomOp op, double p0) noexcept;
 Result<void> random(Queue& queue, RandomOp op, const TensorRef& out, double p0, double p1, PhiloxState state, Variant variant);
 // Whole numbers low <= x < high in any dtype (randint, random_); high - low may be up to 2^63 - 1.
 Result<void> randomInt(Queue& queue, const TensorRef& out, int64_t low, int64_t high, PhiloxState state, Variant variant);
 // out = draw < probability[i]: bernoulli with a tensor of probabilities (broadcast to out).
 Result<void> bernoulliTensor(Queue& queue, const TensorRef& probability, const TensorRef& out, PhiloxState state, Variant variant);
+// Picks of categories by weight, with replacement: `totals` [rows, categories] float32 running totals of each row, `out`
+// [rows, picks] int64; both contiguous. Draw i belongs to pick i.
+Result<void> pickByWeight(Queue& queue, const TensorRef& totals, const TensorRef& out, PhiloxState state, Variant variant);
+// A permutation of 0 .. n - 1 into `out` [n] int64, contiguous. Uses philoxBlocksShuffle(n) blocks.
+uint64_t philoxBlocksShuffle(int64_t n) noexcept;
+Result<void> shuffle(Queue& queue, const TensorRef& out, PhiloxState state);
 // native_dropout: mask = draw < 1 - p, out = in * mask / (1 - p). p = 1 gives zeros.
 Result<void> dropout(Queue& queue, const TensorRef& in, const TensorRef& out, const TensorRef& mask, double p, PhiloxState state,
                      Variant variant);

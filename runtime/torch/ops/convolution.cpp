@@ -62,7 +62,8 @@ Result<void> forward(OpCall& c) {
   return ocl::convForward(c.queue(), ref(input), ref(weight), bias.defined() ? &b : nullptr, ref(out), a, c.variant());
 }
 bool forwardFits(const OpCall& c) {
-  return common(c.tensor(0), c.tensor(1)) && (!c.given(2) || (isNpu(c.tensor(2)) && c.tensor(2).scalar_type() == c.tensor(0).scalar_type()));
+  const at::Tensor bias = c.tensorOr(2);
+  return common(c.tensor(0), c.tensor(1)) && (!bias.defined() || (isNpu(bias) && bias.scalar_type() == c.tensor(0).scalar_type()));
 }
 
 // (grad_output, input, weight, stride, padding, dilation, transposed, output_padding, groups, output_mask)

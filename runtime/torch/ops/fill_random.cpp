@@ -1,7 +1,11 @@
 // Filling with one value, counting up, and random numbers.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
 #include "runtime/opencl/ops/copy.h"
 #include "runtime/opencl/ops/fill.h"
-#include "runtime/opencl/ops/random.h"
+#include "runtime/opencl/ops/random_host.h"
 #include "runtime/torch/generator.h"
 #include "runtime/torch/ops/elementwise.h"
 
@@ -68,7 +72,26 @@ ocl::PhiloxState draw(OpCall& c, size_t generator, uint64_t blocks) {
   return {d.seed, d.offset};
 }
 
+// What the host draws instead of a kernel: the same numbers, made in ordinary memory and copied.
+template <class F>
+Result<void> hostDraw(const at::Tensor& out, F draw) {
+  if (out.numel() == 0) return {};
+  const bool wide = out.scalar_type() == at::kDouble;
+  const at::Tensor numbers = at::empty(out.sizes(), wide ? at::kDouble : at::kFloat);
+  if (wide) draw(numbers.mutable_data_ptr<double>());
+  else draw(numbers.mutable_data_ptr<float>());
+  out.copy_(numbers);
+  return {};
+}
+
 // (self, p0, p1, *, generator) or (self, p0, *, generator)
+template <RandomOp op, size_t N>
+Result<void> distributionHost(OpCall& c) {
+  const at::Tensor out = c.out();
+  return hostDraw(out, [&](auto* to) {
+    ocl::randomHost(op, c.number(1), N == 2 ? c.number(2) : 0, draw(c, N + 1, ocl::philoxBlocks(op, ref(out))), out.numel(), to);
+  });
+}
 template <RandomOp op, size_t N>
 Result<void> distribution(OpCall& c) {
   const at::Tensor out = c.out();
@@ -86,7 +109,9 @@ bool distributionFits(const OpCall& c) {
   if (op == RandomOp::uniform && !(p0 <= p1 && std::isfinite(p1 - p0))) return false;
   if ((op == RandomOp::normal || op == RandomOp::log_normal) && !(p1 >= 0)) return false;
   if (op == RandomOp::bernoulli) return p0 >= 0 && p0 <= 1;
-  if ((op == RandomOp::exponential) && !(p0 > 0)) return false;
+  if (op == RandomOp::exponential && !(p0 > 0)) return false;
+  if (op == RandomOp::cauchy && !(p1 > 0)) return false;
+  if (op == RandomOp::geometric) return p0 > 0 && p0 < 1 && t != at::kBool;
   return t == at::kFloat || t == at::kHalf || t == at::kBFloat16 || t == at::kDouble;
 }
 
@@ -97,6 +122,14 @@ Result<void> bernoulliTensor(OpCall& c) {
   const ocl::TensorRef r = ref(out);
   const at::Tensor& p = c.tensor(c.isOut(0) ? 1 : 0);
   return ocl::bernoulliTensor(c.queue(), ref(p, out.sizes()), r, draw(c, c.isOut(0) ? 2 : 1, ocl::philoxBlocks(RandomOp::bernoulli, r)), c.variant());
+}
+Result<void> bernoulliTensorHost(OpCall& c) {
+  const at::Tensor out = c.out();
+  if (out.numel() == 0) return {};
+  const at::Tensor units = at::empty(out.sizes(), at::kFloat);
+  ocl::unitHost(draw(c, c.isOut(0) ? 2 : 1, ocl::philoxBlocks(RandomOp::bernoulli, ref(out))), out.numel(), units.mutable_data_ptr<float>());
+  out.copy_(units.lt(c.tensor(c.isOut(0) ? 1 : 0).cpu()));
+  return {};
 }
 bool bernoulliTensorFits(const OpCall& c) {
   const at::Tensor& p = c.tensor(c.isOut(0) ? 1 : 0);
@@ -133,6 +166,16 @@ Result<void> randomInt(OpCall& c) {
   const ocl::TensorRef r = ref(out);
   return ocl::randomInt(c.queue(), r, low, high, draw(c, generatorOf(c.row().schema), ocl::philoxBlocksInt(r, low, high)), c.variant());
 }
+Result<void> randomIntHost(OpCall& c) {
+  const at::Tensor out = c.out();
+  if (out.numel() == 0) return {};
+  const auto [low, high] = limits(c);
+  const at::Tensor numbers = at::empty(out.sizes(), at::kLong);
+  ocl::randomIntHost(low, high, draw(c, generatorOf(c.row().schema), ocl::philoxBlocksInt(ref(out), low, high)), out.numel(),
+                     numbers.mutable_data_ptr<int64_t>());
+  out.copy_(numbers);
+  return {};
+}
 bool randomIntFits(const OpCall& c) {
   const auto [low, high] = limits(c);
   const auto top = [&] {
@@ -159,6 +202,22 @@ Result<void> dropout(OpCall& c) {
   const auto d = drawFrom(std::nullopt, static_cast<int>(c.device().index()), ocl::philoxBlocks(RandomOp::bernoulli, m));
   return ocl::dropout(c.queue(), ref(in), ref(out), m, c.number(1), {d.seed, d.offset}, c.variant());
 }
+Result<void> dropoutHost(OpCall& c) {
+  const at::Tensor& in = c.tensor(0);
+  const double p = c.number(1);
+  at::Tensor out = at::empty_like(in), mask = at::empty_like(in, in.options().dtype(at::kBool));
+  c.result(out);
+  c.result(mask);
+  if (in.numel() == 0) return {};
+  const auto d = drawFrom(std::nullopt, static_cast<int>(c.device().index()), ocl::philoxBlocks(RandomOp::bernoulli, ref(mask)));
+  const at::Tensor units = at::empty(in.sizes(), at::kFloat);
+  ocl::unitHost({d.seed, d.offset}, in.numel(), units.mutable_data_ptr<float>());
+  const at::ScalarType t = in.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor keep = t == at::kDouble ? units.lt(1 - p) : units.lt(static_cast<float>(1 - p));
+  mask.copy_(keep);
+  out.copy_(at::where(keep, in.cpu().to(t) * (p < 1 ? 1 / (1 - p) : 0), at::zeros({}, t)));
+  return {};
+}
 bool dropoutFits(const OpCall& c) {
   return denseFits(c.tensor(0)) && at::isFloatingType(c.tensor(0).scalar_type()) && c.given(2) && c.flag(2) && c.number(1) >= 0 && c.number(1) <= 1;
 }
@@ -168,17 +227,19 @@ const NativeOp rows[] = {
     {"aten::fill_.Tensor", "fill", fillTensor, fillTensorFits},
     {"aten::zero_", "fill", zero, zeroFits},
     {"aten::arange.start_out", "fill", arange, arangeFits},
-    {"aten::uniform_", "random", distribution<RandomOp::uniform, 2>, distributionFits<RandomOp::uniform, 2>},
-    {"aten::normal_", "random", distribution<RandomOp::normal, 2>, distributionFits<RandomOp::normal, 2>},
-    {"aten::log_normal_", "random", distribution<RandomOp::log_normal, 2>, distributionFits<RandomOp::log_normal, 2>},
-    {"aten::bernoulli_.float", "random", distribution<RandomOp::bernoulli, 1>, distributionFits<RandomOp::bernoulli, 1>},
-    {"aten::exponential_", "random", distribution<RandomOp::exponential, 1>, distributionFits<RandomOp::exponential, 1>},
-    {"aten::bernoulli_.Tensor", "random", bernoulliTensor, bernoulliTensorFits},
-    {"aten::bernoulli.out", "random", bernoulliTensor, bernoulliTensorFits},
-    {"aten::random_", "random", randomInt, randomIntFits},
-    {"aten::random_.to", "random", randomInt, randomIntFits},
-    {"aten::random_.from", "random", randomInt, randomIntFits},
-    {"aten::native_dropout", "random", dropout, dropoutFits},
+    {"aten::uniform_", "random", distribution<RandomOp::uniform, 2>, distributionFits<RandomOp::uniform, 2>, nullptr, distributionHost<RandomOp::uniform, 2>},
+    {"aten::normal_", "random", distribution<RandomOp::normal, 2>, distributionFits<RandomOp::normal, 2>, nullptr, distributionHost<RandomOp::normal, 2>},
+    {"aten::log_normal_", "random", distribution<RandomOp::log_normal, 2>, distributionFits<RandomOp::log_normal, 2>, nullptr, distributionHost<RandomOp::log_normal, 2>},
+    {"aten::bernoulli_.float", "random", distribution<RandomOp::bernoulli, 1>, distributionFits<RandomOp::bernoulli, 1>, nullptr, distributionHost<RandomOp::bernoulli, 1>},
+    {"aten::exponential_", "random", distribution<RandomOp::exponential, 1>, distributionFits<RandomOp::exponential, 1>, nullptr, distributionHost<RandomOp::exponential, 1>},
+    {"aten::cauchy_", "random", distribution<RandomOp::cauchy, 2>, distributionFits<RandomOp::cauchy, 2>, nullptr, distributionHost<RandomOp::cauchy, 2>},
+    {"aten::geometric_", "random", distribution<RandomOp::geometric, 1>, distributionFits<RandomOp::geometric, 1>, nullptr, distributionHost<RandomOp::geometric, 1>},
+    {"aten::bernoulli_.Tensor", "random", bernoulliTensor, bernoulliTensorFits, nullptr, bernoulliTensorHost},
+    {"aten::bernoulli.out", "random", bernoulliTensor, bernoulliTensorFits, nullptr, bernoulliTensorHost},
+    {"aten::random_", "random", randomInt, randomIntFits, nullptr, randomIntHost},
+    {"aten::random_.to", "random", randomInt, randomIntFits, nullptr, randomIntHost},
+    {"aten::random_.from", "random", randomInt, randomIntFits, nullptr, randomIntHost},
+    {"aten::native_dropout", "random", dropout, dropoutFits, nullptr, dropoutHost},
 };
 const OpTable table(rows);
 

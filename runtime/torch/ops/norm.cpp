@@ -6,10 +6,11 @@
 namespace flagos::glue {
 namespace {
 
-bool dataFits(const at::Tensor& t) {
+bool floating(const at::Tensor& t) {
   const at::ScalarType k = t.scalar_type();
-  return isNpu(t) && t.layout() == at::kStrided && t.numel() > 0 && (k == at::kFloat || k == at::kHalf || k == at::kBFloat16 || k == at::kDouble);
+  return isNpu(t) && t.layout() == at::kStrided && (k == at::kFloat || k == at::kHalf || k == at::kBFloat16 || k == at::kDouble);
 }
+bool dataFits(const at::Tensor& t) { return floating(t) && t.numel() > 0; }
 at::ScalarType statistics(const at::Tensor& t) { return t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 
 // A tensor that may be missing, as the pointer the kernels take; `given` is false for None and for empty tensors.
@@ -25,34 +26,41 @@ bool maybeFits(const OpCall& c, size_t i, const at::Tensor& data) {
   return isNpu(t) && (t.scalar_type() == data.scalar_type() || t.scalar_type() == statistics(data)) && t.is_contiguous();
 }
 
-// native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
+// native_batch_norm and _native_batch_norm_legit(input, weight, bias, running_mean, running_var, training, momentum, eps);
+// without running statistics (Stats false) the last three follow the bias; _batch_norm_with_update always trains.
+template <bool stats = true, bool update = false>
 Result<void> batchNorm(OpCall& c) {
   const at::Tensor& input = c.tensor(0);
-  const bool training = c.flag(5);
+  constexpr size_t flag = stats ? 5 : 3;
+  const bool training = update || c.flag(flag);
   at::Tensor out = at::empty_like(input);
   const at::ScalarType stat = statistics(input);
   at::Tensor mean = c.empty({training ? input.size(1) : 0}, stat), invstd = c.empty({training ? input.size(1) : 0}, stat);
-  const Maybe w(c.tensorOr(1)), b(c.tensorOr(2)), rm(c.tensorOr(3)), rv(c.tensorOr(4)), sm(mean), si(invstd);
+  const Maybe w(c.tensorOr(1)), b(c.tensorOr(2)), rm(stats ? c.tensorOr(3) : at::Tensor()), rv(stats ? c.tensorOr(4) : at::Tensor()), sm(mean), si(invstd);
   ocl::BatchNormTensors t{w.get(), b.get(), rm.get(), rv.get(), sm.get(), si.get()};
   ocl::BatchNormArgs a;
   a.training = training;
-  a.momentum = c.number(6);
-  a.eps = c.number(7);
+  a.momentum = c.number(flag + (update ? 0 : 1));
+  a.eps = c.number(flag + (update ? 1 : 2));
   c.result(out);
   c.result(mean);
   c.result(invstd);
+  if (update) c.result(c.empty({0}, at::kByte));  // the reserve of cuDNN: nothing here
   return ocl::batchNorm(c.queue(), ref(input), ref(out), t, a, c.variant());
 }
+template <bool stats = true, bool update = false>
 bool batchNormFits(const OpCall& c) {
   const at::Tensor& input = c.tensor(0);
   if (!dataFits(input) || input.dim() < 2) return false;
-  if (!c.flag(5) && !(c.given(3) && c.tensor(3).defined() && c.given(4) && c.tensor(4).defined())) return false;
+  if (!stats) return c.flag(3) && maybeFits(c, 1, input) && maybeFits(c, 2, input);
+  if (!update && !c.flag(5) && !(c.given(3) && c.tensor(3).defined() && c.given(4) && c.tensor(4).defined())) return false;
   for (size_t i = 1; i <= 4; ++i)
     if (!maybeFits(c, i, input)) return false;
   return true;
 }
 
-// (grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask)
+// native_batch_norm_backward and batch_norm_backward:
+// (grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask[, reserve])
 Result<void> batchNormBackward(OpCall& c) {
   const at::Tensor& input = c.tensor(1);
   const at::Tensor grad = c.tensor(0).contiguous(), weight = c.tensorOr(2);
@@ -96,13 +104,14 @@ Result<void> layerNorm(OpCall& c) {
   c.result(out);
   c.result(mean);
   c.result(rstd);
+  if (rows == 0) return {};
   return ocl::layerNorm(c.queue(), ref(input), rows, columns, w.get(), b.get(), c.number(4), ref(out), ref(mean.view({rows})), ref(rstd.view({rows})),
                         c.variant());
 }
 bool layerNormFits(const OpCall& c) {
   const at::Tensor& input = c.tensor(0);
   const auto shape = c.ints(1);
-  if (!dataFits(input) || shape.empty() || static_cast<int64_t>(shape.size()) > input.dim()) return false;
+  if (!floating(input) || shape.empty() || static_cast<int64_t>(shape.size()) > input.dim() || columnsOf(c, 1) == 0) return false;
   for (size_t i = 0; i < shape.size(); ++i)
     if (input.size(input.dim() - static_cast<int64_t>(shape.size() - i)) != shape[i]) return false;
   for (size_t i = 2; i <= 3; ++i)
@@ -129,12 +138,62 @@ Result<void> layerNormBackward(OpCall& c) {
                                 ref(c.tensor(4).contiguous().view({rows})), w.get(), i.get(), gwm.get(), gbm.get(), c.variant());
 }
 bool layerNormBackwardFits(const OpCall& c) {
-  return dataFits(c.tensor(1)) && dataFits(c.tensor(0)) && c.tensor(0).scalar_type() == c.tensor(1).scalar_type() && maybeFits(c, 5, c.tensor(1)) &&
+  return floating(c.tensor(1)) && floating(c.tensor(0)) && columnsOf(c, 2) > 0 && c.tensor(0).scalar_type() == c.tensor(1).scalar_type() && maybeFits(c, 5, c.tensor(1)) &&
          isNpu(c.tensor(3)) && c.tensor(3).scalar_type() == statistics(c.tensor(1));
 }
 
+// native_group_norm(input, weight, bias, N, C, HxW, group, eps)
+Result<void> groupNorm(OpCall& c) {
+  const at::Tensor input = c.tensor(0).contiguous();
+  const int64_t n = c.integer(3), groups = c.integer(6);
+  at::Tensor out = c.empty(input.sizes(), input.scalar_type());
+  at::Tensor mean = c.empty({n, groups}, statistics(input)), rstd = c.empty({n, groups}, statistics(input));
+  const Maybe w(c.tensorOr(1)), b(c.tensorOr(2));
+  c.result(out);
+  c.result(mean);
+  c.result(rstd);
+  if (n == 0) return {};
+  return ocl::groupNorm(c.queue(), ref(input), groups, w.get(), b.get(), c.number(7), ref(out), ref(mean), ref(rstd), c.variant());
+}
+bool groupsFit(const OpCall& c, const at::Tensor& input, size_t n) {
+  const int64_t channels = c.integer(n + 1), groups = c.integer(n + 3);
+  return floating(input) && input.dim() >= 2 && input.size(0) == c.integer(n) && input.size(1) == channels && c.integer(n + 2) > 0 &&
+         groups > 0 && channels > 0 && channels % groups == 0 && input.numel() == input.size(0) * channels * c.integer(n + 2);
+}
+bool groupNormFits(const OpCall& c) {
+  const at::Tensor& input = c.tensor(0);
+  return groupsFit(c, input, 3) && maybeFits(c, 1, input) && maybeFits(c, 2, input);
+}
+
+// (grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask)
+Result<void> groupNormBackward(OpCall& c) {
+  const at::Tensor grad = c.tensor(0).contiguous(), input = c.tensor(1).contiguous(), weight = c.tensorOr(4);
+  const auto mask = c.value(9).toBoolList();
+  const at::ScalarType param = weight.defined() ? weight.scalar_type() : input.scalar_type();
+  at::Tensor gi = mask[0] ? c.empty(input.sizes(), input.scalar_type()) : at::Tensor();
+  at::Tensor gw = mask[1] ? c.empty({c.integer(6)}, param) : at::Tensor(), gb = mask[2] ? c.empty({c.integer(6)}, param) : at::Tensor();
+  const Maybe w(weight), i(gi), gwm(gw), gbm(gb);
+  c.result(gi);
+  c.result(gw);
+  c.result(gb);
+  return ocl::groupNormBackward(c.queue(), ref(grad), ref(input), c.integer(8), ref(c.tensor(2).contiguous()), ref(c.tensor(3).contiguous()),
+                                w.get(), i.get(), gwm.get(), gbm.get(), c.variant());
+}
+bool groupNormBackwardFits(const OpCall& c) {
+  const at::Tensor& input = c.tensor(1);
+  return groupsFit(c, input, 5) && input.numel() > 0 && dataFits(c.tensor(0)) && c.tensor(0).scalar_type() == input.scalar_type() &&
+         c.tensor(0).sizes() == input.sizes() && maybeFits(c, 4, input) && isNpu(c.tensor(2)) &&
+         c.tensor(2).scalar_type() == statistics(input);
+}
+
 const NativeOp rows[] = {
-    {"aten::native_batch_norm", "norm", batchNorm, batchNormFits},
+    {"aten::native_batch_norm", "norm", batchNorm<>, batchNormFits<>},
+    {"aten::_native_batch_norm_legit", "norm", batchNorm<>, batchNormFits<>},
+    {"aten::_native_batch_norm_legit.no_stats", "norm", batchNorm<false>, batchNormFits<false>},
+    {"aten::_batch_norm_with_update", "norm", batchNorm<true, true>, batchNormFits<true, true>},
+    {"aten::batch_norm_backward", "norm", batchNormBackward, batchNormBackwardFits},
+    {"aten::native_group_norm", "norm", groupNorm, groupNormFits},
+    {"aten::native_group_norm_backward", "norm", groupNormBackward, groupNormBackwardFits},
     {"aten::native_batch_norm_backward", "norm", batchNormBackward, batchNormBackwardFits},
     {"aten::native_layer_norm", "norm", layerNorm, layerNormFits},
     {"aten::native_layer_norm_backward", "norm", layerNormBackward, layerNormBackwardFits},

@@ -8,7 +8,7 @@ namespace {
 
 bool imageFits(const at::Tensor& t) {
   const at::ScalarType k = t.scalar_type();
-  return isNpu(t) && (t.dim() == 3 || t.dim() == 4) && t.numel() > 0 &&
+  return isNpu(t) && (t.dim() == 3 || t.dim() == 4) && (t.numel() > 0 || (t.dim() == 4 && t.size(0) == 0 && t.size(1) * t.size(2) * t.size(3) > 0)) &&
          (k == at::kFloat || k == at::kHalf || k == at::kBFloat16 || k == at::kDouble);
 }
 

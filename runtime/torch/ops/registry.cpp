@@ -130,13 +130,15 @@ struct Invoker {
       applyPolicy(d, s, device);
       if (d.place == Place::fallback && device.sharedMemory())
         telemetry::countFallback(site.site(), name, 0);
-      runOnHost(op, stack, device, host);
-      return;
+      if (!row->host || !s.native) {
+        runOnHost(op, stack, device, host);
+        return;
+      }
     }
     call.queue_ = &currentQueue(device);
     call.variant_ = d.variant;
     call.route_ = d.route;
-    const Result<void> done = row->launch(call);
+    const Result<void> done = d.place == Place::opencl ? row->launch(call) : row->host(call);
     TORCH_CHECK(done.ok(), nameText(name), " on npu:", index, " by ", nameText(d.route->kernel), ": ", done.error().text());
     const auto& returns = schema.returns();
     if (call.results_.empty()) {  // it returns what it writes to

@@ -90,6 +90,9 @@ struct NativeOp {
   bool (*fits)(const OpCall&) = nullptr;
   // Fills Signature::scalars for the family's rules and cost model (kde/families.h). Null: none.
   void (*describe)(const OpCall&, kde::Signature&) = nullptr;
+  // Runs in place of the CPU's kernel where a call that `fits` is routed to the host: operators whose numbers must not
+  // depend on the route (random ones). Null: the CPU's own kernel.
+  Result<void> (*host)(OpCall&) = nullptr;
 };
 
 // One static object per family file; the rows are registered when the backend starts, not when the library loads.

@@ -10,7 +10,7 @@ namespace {
 
 bool realFits(const at::Tensor& t) {
   const at::ScalarType k = t.scalar_type();
-  return isNpu(t) && t.layout() == at::kStrided && t.numel() > 0 && t.dim() <= ocl::kMaxDims &&
+  return isNpu(t) && t.layout() == at::kStrided && t.dim() <= ocl::kMaxDims &&
          (k == at::kFloat || k == at::kHalf || k == at::kBFloat16 || k == at::kDouble);
 }
 int64_t dimOf(const OpCall& c, size_t i) {
@@ -21,12 +21,14 @@ int64_t dimOf(const OpCall& c, size_t i) {
 template <bool log>
 Result<void> softmax(OpCall& c) {
   at::Tensor out = c.resizeOut(0, c.tensor(0).sizes());
+  if (out.numel() == 0) return {};
   return ocl::softmax(c.queue(), ref(c.tensor(0)), ref(out), static_cast<int>(dimOf(c, 1)), log, c.variant());
 }
 // (grad, output, dim, input_dtype, *, out)
 template <bool log>
 Result<void> softmaxBackward(OpCall& c) {
   at::Tensor out = c.resizeOut(0, c.tensor(1).sizes());
+  if (out.numel() == 0) return {};
   return ocl::softmaxBackward(c.queue(), ref(c.tensor(0)), ref(c.tensor(1)), ref(out), static_cast<int>(dimOf(c, 2)), log, c.variant());
 }
 bool softmaxFits(const OpCall& c) { return realFits(c.tensor(0)) && realFits(c.out()) ; }
@@ -59,7 +61,7 @@ Result<void> nll(OpCall& c) {
 }
 // Wrong sizes and dtypes are refused by the host route, in PyTorch's own words.
 bool targetFits(const at::Tensor& self, const at::Tensor& target, const at::Tensor& weight) {
-  if (!realFits(self) || !isNpu(target) || (target.scalar_type() != at::kLong && target.scalar_type() != at::kByte)) return false;
+  if (!realFits(self) || self.numel() == 0 || !isNpu(target) || (target.scalar_type() != at::kLong && target.scalar_type() != at::kByte)) return false;
   if (self.dim() < 1 || target.dim() != std::max<int64_t>(self.dim() - 1, 0)) return false;
   const int64_t classes = self.size(self.dim() == 1 ? 0 : 1);
   if (weight.defined() && (!isNpu(weight) || weight.scalar_type() != self.scalar_type() || weight.numel() != classes)) return false;

@@ -1,9 +1,10 @@
 // Random kernels: the documented stream, the same bits in both variants, sane distributions, strided results.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
-#include "runtime/opencl/ops/random.h"
+#include "runtime/opencl/ops/random_host.h"
 #include "tests/unit/opencl/ops_fixture.h"
 
 using namespace flagos;
@@ -142,4 +143,53 @@ TEST_CASE("bernoulli follows a tensor of probabilities, broadcast") {
   CHECK(sums[0] == 0);
   CHECK(std::fabs(sums[1] - 1000) < 120);
   CHECK(sums[2] == 2000);
+}
+
+TEST_CASE("the host draws the kernels' numbers, bit for bit") {
+  const PhiloxState s{0xfeedULL, 1234567};
+  struct Case { RandomOp op; double p0, p1; };
+  for (const Case& c : {Case{RandomOp::uniform, -1, 3}, Case{RandomOp::normal, 0.5, 2}, Case{RandomOp::bernoulli, 0.3, 0},
+                        Case{RandomOp::exponential, 1.7, 0}, Case{RandomOp::log_normal, 0.25, 1.5}, Case{RandomOp::geometric, 0.2, 0},
+                        Case{RandomOp::cauchy, 1, 2}}) {
+    INFO(static_cast<int>(c.op));
+    std::vector<float> host(4099);
+    randomHost(c.op, c.p0, c.p1, s, 4099, host.data());
+    const std::vector<double> want(host.begin(), host.end());
+    for (const Variant v : kVariants) CHECK(drawn(c.op, c.p0, c.p1, s, v) == want);
+  }
+  for (const auto [low, high] : {std::pair<int64_t, int64_t>{-3, 10}, std::pair<int64_t, int64_t>{0, int64_t{1} << 40}}) {
+    std::vector<int64_t> host(1001);
+    randomIntHost(low, high, s, 1001, host.data());
+    Tensor out(Shape({1001}), DType::int64);
+    ok(randomInt(queue(), out.ref(), low, high, s, Variant::wide));
+    CHECK(out.get() == std::vector<double>(host.begin(), host.end()));
+  }
+}
+
+TEST_CASE("a shuffle is a permutation, the same on the host") {
+  for (const int64_t n : {1, 2, 1000}) {
+    Tensor out(Shape({n}), DType::int64);
+    ok(shuffle(queue(), out.ref(), {9, 4}));
+    std::vector<int64_t> host(static_cast<size_t>(n));
+    shuffleHost({9, 4}, n, host.data());
+    auto got = out.get();
+    CHECK(got == std::vector<double>(host.begin(), host.end()));
+    std::sort(got.begin(), got.end());
+    for (int64_t i = 0; i < n; ++i) CHECK(got[static_cast<size_t>(i)] == static_cast<double>(i));
+  }
+}
+
+TEST_CASE("picks follow the weights, and never a category of weight 0") {
+  for (const Variant v : kVariants) {
+    INFO(name(v));
+    Tensor totals(Shape({2, 4}), DType::float32, {0, 1, 1, 4, 2, 2, 2, 2}), out(Shape({2, 4000}), DType::int64);
+    ok(pickByWeight(queue(), totals.ref(), out.ref(), {1, 2}, v));
+    std::array<int, 4> first{}, second{};
+    const auto got = out.get();
+    for (size_t i = 0; i < 4000; ++i) ++first[static_cast<size_t>(got[i])], ++second[static_cast<size_t>(got[4000 + i])];
+    CHECK(first[0] == 0);
+    CHECK(first[2] == 0);
+    CHECK(std::abs(first[1] - 1000) < 120);
+    CHECK(second == std::array<int, 4>{4000, 0, 0, 0});
+  }
 }
