@@ -218,7 +218,7 @@ kernel void pick(global long* out, global const float* totals, const Meta m) {
 
 #ifdef DRAW_shuffle
 // A permutation of 0 .. n - 1, drawn in order: one work-item, for every swap depends on those before it.
-kernel void shuffle(global long* out, const Meta m) {
+kernel void permutation(global long* out, const Meta m) {
   global long* p = out + m.v[6];
   const long n = m.v[4];
   for (long k = 0; k < n; ++k) p[k] = k;

@@ -256,7 +256,7 @@ uint64_t philoxBlocksShuffle(int64_t n) noexcept { return (static_cast<uint64_t>
 Result<void> shuffle(Queue& queue, const TensorRef& out, PhiloxState state) {
   if (out.dtype != DType::int64 || !out.contiguous()) return fail("randperm needs a contiguous int64 result");
   if (out.numel() == 0) return {};
-  const Plan plan{"shuffle", "shuffle", 68, true, Compute::i64, Kind::i64};
+  const Plan plan{"shuffle", "permutation", 68, true, Compute::i64, Kind::i64};
   auto kernel = kernelOf(queue, plan);
   if (!kernel) return kernel.error();
   Meta m;

@@ -15,15 +15,18 @@ at::ScalarType statistics(const at::Tensor& t) { return t.scalar_type() == at::k
 
 // A tensor that may be missing, as the pointer the kernels take; `given` is false for None and for empty tensors.
 struct Maybe {
+  at::Tensor kept;  // contiguous: what is written to (running statistics, gradients) must be so already
   ocl::TensorRef r;
   bool given = false;
-  explicit Maybe(const at::Tensor& t) : given(t.defined() && t.numel() > 0) { if (given) r = ref(t); }
+  explicit Maybe(const at::Tensor& t) : given(t.defined() && t.numel() > 0) {
+    if (given) r = ref(kept = t.contiguous());
+  }
   const ocl::TensorRef* get() const { return given ? &r : nullptr; }
 };
-bool maybeFits(const OpCall& c, size_t i, const at::Tensor& data) {
+bool maybeFits(const OpCall& c, size_t i, const at::Tensor& data, bool written = false) {
   if (!c.given(i) || !c.tensor(i).defined()) return true;
   const at::Tensor& t = c.tensor(i);
-  return isNpu(t) && (t.scalar_type() == data.scalar_type() || t.scalar_type() == statistics(data)) && t.is_contiguous();
+  return isNpu(t) && (t.scalar_type() == data.scalar_type() || t.scalar_type() == statistics(data)) && (!written || t.is_contiguous());
 }
 
 // native_batch_norm and _native_batch_norm_legit(input, weight, bias, running_mean, running_var, training, momentum, eps);
@@ -55,7 +58,7 @@ bool batchNormFits(const OpCall& c) {
   if (!stats) return c.flag(3) && maybeFits(c, 1, input) && maybeFits(c, 2, input);
   if (!update && !c.flag(5) && !(c.given(3) && c.tensor(3).defined() && c.given(4) && c.tensor(4).defined())) return false;
   for (size_t i = 1; i <= 4; ++i)
-    if (!maybeFits(c, i, input)) return false;
+    if (!maybeFits(c, i, input, i > 2)) return false;
   return true;
 }
 
