@@ -157,7 +157,7 @@ TEST_CASE("the host draws the kernels' numbers, bit for bit") {
     const std::vector<double> want(host.begin(), host.end());
     for (const Variant v : kVariants) CHECK(drawn(c.op, c.p0, c.p1, s, v) == want);
   }
-  for (const auto [low, high] : {std::pair<int64_t, int64_t>{-3, 10}, std::pair<int64_t, int64_t>{0, int64_t{1} << 40}}) {
+  for (const auto& [low, high] : {std::pair<int64_t, int64_t>{-3, 10}, std::pair<int64_t, int64_t>{0, int64_t{1} << 40}}) {
     std::vector<int64_t> host(1001);
     randomIntHost(low, high, s, 1001, host.data());
     Tensor out(Shape({1001}), DType::int64);
