@@ -15,11 +15,11 @@ at::ScalarType statistics(const at::Tensor& t) { return t.scalar_type() == at::k
 
 // A tensor that may be missing, as the pointer the kernels take; `given` is false for None and for empty tensors.
 struct Maybe {
-  at::Tensor kept;  // contiguous: what is written to (running statistics, gradients) must be so already
+  at::Tensor kept;  // contiguous; what is written to stays as it is
   ocl::TensorRef r;
   bool given = false;
-  explicit Maybe(const at::Tensor& t) : given(t.defined() && t.numel() > 0) {
-    if (given) r = ref(kept = t.contiguous());
+  explicit Maybe(const at::Tensor& t, bool written = false) : given(t.defined() && t.numel() > 0) {
+    if (given) r = ref(kept = written ? t : t.contiguous());
   }
   const ocl::TensorRef* get() const { return given ? &r : nullptr; }
 };
@@ -39,7 +39,7 @@ Result<void> batchNorm(OpCall& c) {
   at::Tensor out = at::empty_like(input);
   const at::ScalarType stat = statistics(input);
   at::Tensor mean = c.empty({training ? input.size(1) : 0}, stat), invstd = c.empty({training ? input.size(1) : 0}, stat);
-  const Maybe w(c.tensorOr(1)), b(c.tensorOr(2)), rm(stats ? c.tensorOr(3) : at::Tensor()), rv(stats ? c.tensorOr(4) : at::Tensor()), sm(mean), si(invstd);
+  const Maybe w(c.tensorOr(1)), b(c.tensorOr(2)), rm(stats ? c.tensorOr(3) : at::Tensor(), true), rv(stats ? c.tensorOr(4) : at::Tensor(), true), sm(mean, true), si(invstd, true);
   ocl::BatchNormTensors t{w.get(), b.get(), rm.get(), rv.get(), sm.get(), si.get()};
   ocl::BatchNormArgs a;
   a.training = training;
@@ -71,7 +71,7 @@ Result<void> batchNormBackward(OpCall& c) {
   const at::ScalarType param = weight.defined() ? weight.scalar_type() : statistics(input);
   at::Tensor gi = mask[0] ? at::empty_like(input) : at::Tensor();
   at::Tensor gw = mask[1] ? c.empty({input.size(1)}, param) : at::Tensor(), gb = mask[2] ? c.empty({input.size(1)}, param) : at::Tensor();
-  const Maybe w(weight), rm(c.tensorOr(3)), rv(c.tensorOr(4)), sm(c.tensorOr(5)), si(c.tensorOr(6)), i(gi), gwm(gw), gbm(gb);
+  const Maybe w(weight), rm(c.tensorOr(3), true), rv(c.tensorOr(4), true), sm(c.tensorOr(5)), si(c.tensorOr(6)), i(gi, true), gwm(gw, true), gbm(gb, true);
   ocl::BatchNormTensors t{w.get(), nullptr, rm.get(), rv.get(), sm.get(), si.get()};
   ocl::BatchNormArgs a;
   a.training = c.flag(7);
@@ -133,7 +133,7 @@ Result<void> layerNormBackward(OpCall& c) {
   at::Tensor gi = mask[0] ? c.empty(input.sizes(), input.scalar_type()) : at::Tensor();
   at::Tensor gw = mask[1] && weight.defined() ? c.empty(shape, param) : at::Tensor();
   at::Tensor gb = mask[2] && bias.defined() ? c.empty(shape, param) : at::Tensor();
-  const Maybe w(weight), i(gi), gwm(gw), gbm(gb);
+  const Maybe w(weight), i(gi, true), gwm(gw, true), gbm(gb, true);
   c.result(gi);
   c.result(gw);
   c.result(gb);
@@ -175,7 +175,7 @@ Result<void> groupNormBackward(OpCall& c) {
   const at::ScalarType param = weight.defined() ? weight.scalar_type() : input.scalar_type();
   at::Tensor gi = mask[0] ? c.empty(input.sizes(), input.scalar_type()) : at::Tensor();
   at::Tensor gw = mask[1] ? c.empty({c.integer(6)}, param) : at::Tensor(), gb = mask[2] ? c.empty({c.integer(6)}, param) : at::Tensor();
-  const Maybe w(weight), i(gi), gwm(gw), gbm(gb);
+  const Maybe w(weight), i(gi, true), gwm(gw, true), gbm(gb, true);
   c.result(gi);
   c.result(gw);
   c.result(gb);
