@@ -1,0 +1,5 @@
+"""The model tests use the helpers beside the folder."""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
