@@ -10,6 +10,7 @@
 #include "runtime/base/paths.h"
 #include "runtime/base/settings.h"
 #include "runtime/kde/embedded.h"
+#include "runtime/kde/epoch.h"
 #include "runtime/kde/explain.h"
 #include "runtime/kde/route_cache.h"
 #include "runtime/kde/routes.h"
@@ -63,6 +64,8 @@ class TheRouter final : public Router {
       return out_of_memory_ ? *out_of_memory_ : emergency_;
     }
   }
+
+  uint32_t epoch() const noexcept { return epoch_.load(std::memory_order_acquire); }
 
   Result<void> setRules(std::string_view text, std::string_view from) override {
     RuleFile file = parseRules(text, from, Level::user);
@@ -258,6 +261,8 @@ class TheRouter final : public Router {
 }  // namespace
 
 std::unique_ptr<Router> Router::create(RouterOptions options) { return std::make_unique<TheRouter>(std::move(options)); }
+
+uint32_t epochOf(const Router& router) noexcept { return static_cast<const TheRouter&>(router).epoch(); }
 
 void switchesFromEnvironment(RouterOptions& o) {
   if (const auto v = setting("FLAGOS_ROUTE")) {

@@ -49,6 +49,11 @@ struct PoolStats {            // all in bytes or counts, exact
   uint64_t largest_free;                // largest free block now
 };
 
+// The pool as it stands, for memory snapshots: every slab with its blocks in address order.
+enum class BlockState : uint8_t { used, pending, unused };  // pending: released, another queue may still use it
+struct BlockView { uint64_t address, bytes, requested; uint32_t site, queue; BlockState state; };
+struct SlabView { uint64_t address, bytes; std::vector<BlockView> blocks; };
+
 // Who holds memory, for the out-of-memory text.
 struct Holder { uint32_t site; uint64_t bytes; uint64_t blocks; };
 
@@ -72,6 +77,7 @@ class Pool {
   virtual PoolStats stats() const noexcept = 0;
   virtual void resetPeaks() noexcept = 0;
   virtual std::vector<Holder> holders(size_t top) const = 0;
+  virtual std::vector<SlabView> snapshot() const = 0;
   // Around fork, in the forking thread: the child must not inherit a lock held by a thread it does not have. tryLock
   // never blocks; unlock follows, in parent and child, where it said true.
   virtual bool tryLockForFork() noexcept = 0;

@@ -29,6 +29,7 @@ class PoolImpl final : public Pool {
   PoolStats stats() const noexcept override;
   void resetPeaks() noexcept override;
   std::vector<Holder> holders(size_t top) const override;
+  std::vector<SlabView> snapshot() const override;
 
   bool tryLockForFork() noexcept override { return mutex_.try_lock(); }
   void unlockAfterFork() noexcept override { mutex_.unlock(); }

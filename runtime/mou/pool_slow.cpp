@@ -153,4 +153,20 @@ Error PoolImpl::outOfMemory(size_t bytes, size_t extent, const Error& driver) co
   return fail(std::move(text), std::move(todo));
 }
 
+std::vector<SlabView> PoolImpl::snapshot() const {
+  std::vector<SlabView> out;
+  std::unique_lock lock(mutex_);
+  const_cast<PoolImpl*>(this)->drain();
+  for (const auto& slab : slabs_) {
+    SlabView view{reinterpret_cast<uint64_t>(slab->base), slab->bytes, {}};
+    for (const Node* n = slab->first; n; n = n->next ? static_cast<const Node*>(n->next) : nullptr) {
+      const bool waiting = std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& w) { return w.node == n; });
+      const BlockState state = n->free ? BlockState::unused : waiting ? BlockState::pending : BlockState::used;
+      view.blocks.push_back({reinterpret_cast<uint64_t>(n->address), n->extent, n->requested, n->site, n->queue, state});
+    }
+    out.push_back(std::move(view));
+  }
+  return out;
+}
+
 }  // namespace flagos::mou

@@ -78,16 +78,22 @@ char* QueueImpl::hostPointer(cl_mem mem) const noexcept {
 
 void QueueImpl::deliver(const Entry& e) {
   const TimingSink to = timingSink();
-  if (!to) return;
+  if (!to && !e.stamp) return;
   cl_ulong queued = 0, start = 0, end = 0;
-  clGetEventProfilingInfo(e.event, CL_PROFILING_COMMAND_QUEUED, sizeof queued, &queued, nullptr);
-  clGetEventProfilingInfo(e.event, CL_PROFILING_COMMAND_START, sizeof start, &start, nullptr);
-  clGetEventProfilingInfo(e.event, CL_PROFILING_COMMAND_END, sizeof end, &end, nullptr);
-  if (end < start || start < queued) return;
-  // The device's clock is tied to ours at the enqueue, which both saw; an in-order queue never overlaps itself.
+  const auto ask = [&](cl_profiling_info what, cl_ulong& value) {
+    return clGetEventProfilingInfo(e.event, what, sizeof value, &value, nullptr) == CL_SUCCESS;
+  };
+  const bool known = ask(CL_PROFILING_COMMAND_QUEUED, queued) && ask(CL_PROFILING_COMMAND_START, start) &&
+                     ask(CL_PROFILING_COMMAND_END, end) && end >= start && start >= queued;
+  if (e.stamp) {  // a driver that does not time markers: now is the earliest time we can vouch for
+    e.stamp->store(known && queued ? e.host_ns + (end - queued) : nowNs(), std::memory_order_release);
+    return;
+  }
+  if (!known) return;
+  // The driver's clock is mapped to ours at the enqueue, which both saw; an in-order queue never overlaps itself.
   const uint64_t begin = std::max<uint64_t>(e.host_ns + (start - queued), last_end_ns_);
   last_end_ns_ = begin + (end - start);
-  to(e.tag, begin, last_end_ns_);
+  to({e.tag, e.command, e.name, device_.index(), id_, begin, last_end_ns_});
 }
 
 void QueueImpl::retire(bool ask_driver) {
@@ -130,9 +136,9 @@ std::optional<Error> QueueImpl::makeRoom(std::unique_lock<std::mutex>& lock) {
   return std::nullopt;
 }
 
-void QueueImpl::push(cl_event event, bool timed, uint64_t host_ns) {
+void QueueImpl::push(cl_event event, uint64_t host_ns, Command command, uint32_t name, Stamp stamp) {
   const uint64_t ticket = submitted_.load(std::memory_order_relaxed) + 1;
-  at(ticket) = Entry{event, currentTag(), timed ? host_ns : 0};
+  at(ticket) = Entry{event, currentTag(), host_ns, command, name, std::move(stamp)};
   submitted_.store(ticket, std::memory_order_release);
   if (++unflushed_ >= kFlushEvery) {
     clFlush(queue_);
@@ -189,7 +195,7 @@ Result<void> QueueImpl::launch(const Kernel& kernel, const Range& range, const A
                                range.local[0] ? range.local : nullptr, 0, nullptr, &event);
     if (status != CL_SUCCESS) return clError("clEnqueueNDRangeKernel", status, where(""));
   }
-  push(event, timed, host_ns);
+  push(event, host_ns, Command::kernel, kernel.name);
   return {};
 }
 
@@ -205,11 +211,11 @@ Result<void> QueueImpl::write(cl_mem dst, size_t dst_offset, const void* src, si
     std::unique_lock lock(mutex_);
     if (auto error = makeRoom(lock)) return *error;
     cl_event event = nullptr;
-    const uint64_t host_ns = nowNs();
+    const uint64_t host_ns = timingEnabled() ? nowNs() : 0;
     const cl_int status =
         clEnqueueWriteBuffer(queue_, dst, CL_FALSE, dst_offset, bytes, src, 0, nullptr, &event);
     if (status != CL_SUCCESS) return clError("clEnqueueWriteBuffer", status, about());
-    push(event, timingEnabled(), host_ns);
+    push(event, host_ns, Command::copy);
   }
   return blocking ? finish() : Result<void>();
 }
@@ -226,10 +232,10 @@ Result<void> QueueImpl::read(void* dst, cl_mem src, size_t src_offset, size_t by
     std::unique_lock lock(mutex_);
     if (auto error = makeRoom(lock)) return *error;
     cl_event event = nullptr;
-    const uint64_t host_ns = nowNs();
+    const uint64_t host_ns = timingEnabled() ? nowNs() : 0;
     const cl_int status = clEnqueueReadBuffer(queue_, src, CL_FALSE, src_offset, bytes, dst, 0, nullptr, &event);
     if (status != CL_SUCCESS) return clError("clEnqueueReadBuffer", status, about());
-    push(event, timingEnabled(), host_ns);
+    push(event, host_ns, Command::copy);
   }
   return blocking ? finish() : Result<void>();
 }
@@ -260,10 +266,10 @@ Result<void> QueueImpl::copy(cl_mem dst, size_t dst_offset, cl_mem src, size_t s
   std::unique_lock lock(mutex_);
   if (auto error = makeRoom(lock)) return *error;
   cl_event event = nullptr;
-  const uint64_t host_ns = nowNs();
+  const uint64_t host_ns = timingEnabled() ? nowNs() : 0;
   const cl_int status = clEnqueueCopyBuffer(queue_, src, dst, src_offset, dst_offset, bytes, 0, nullptr, &event);
   if (status != CL_SUCCESS) return clError("clEnqueueCopyBuffer", status, about());
-  push(event, timingEnabled(), host_ns);
+  push(event, host_ns, Command::copy);
   return {};
 }
 
@@ -273,10 +279,10 @@ Result<void> QueueImpl::fill(cl_mem dst, size_t offset, size_t bytes, const void
   std::unique_lock lock(mutex_);
   if (auto error = makeRoom(lock)) return *error;
   cl_event event = nullptr;
-  const uint64_t host_ns = nowNs();
+  const uint64_t host_ns = timingEnabled() ? nowNs() : 0;
   const cl_int status = clEnqueueFillBuffer(queue_, dst, pattern, pattern_bytes, offset, bytes, 0, nullptr, &event);
   if (status != CL_SUCCESS) return clError("clEnqueueFillBuffer", status, about());
-  push(event, timingEnabled(), host_ns);
+  push(event, host_ns, Command::fill);
   return {};
 }
 
@@ -355,6 +361,22 @@ void QueueImpl::readFault() {
   failed_flag_.store(true, std::memory_order_release);
 }
 
+Result<uint64_t> QueueImpl::mark(Stamp stamp) noexcept {
+  if (idle()) {
+    stamp->store(nowNs(), std::memory_order_release);
+    return submitted();
+  }
+  if (auto error = refuse()) return *error;
+  std::unique_lock lock(mutex_);
+  if (auto error = makeRoom(lock)) return *error;
+  cl_event event = nullptr;
+  const uint64_t host_ns = nowNs();
+  const cl_int status = clEnqueueMarkerWithWaitList(queue_, 0, nullptr, &event);
+  if (status != CL_SUCCESS) return clError("clEnqueueMarkerWithWaitList", status, about());
+  push(event, host_ns, Command::kernel, 0, std::move(stamp));
+  return submitted();
+}
+
 Result<void> QueueImpl::waitFor(Queue& other, uint64_t ticket) noexcept {
   auto& from = static_cast<QueueImpl&>(other);
   if (&from == this || from.knownDone(ticket)) return {};
@@ -375,7 +397,7 @@ Result<void> QueueImpl::waitFor(Queue& other, uint64_t ticket) noexcept {
     cl_event barrier = nullptr;
     const cl_int status = clEnqueueBarrierWithWaitList(queue_, 1, &event, &barrier);
     if (status != CL_SUCCESS) error = clError("clEnqueueBarrierWithWaitList", status, about());
-    else push(barrier, false, 0);
+    else push(barrier, 0);
   }
   clReleaseEvent(event);
   return error ? Result<void>(*error) : Result<void>();

@@ -4,6 +4,7 @@
 #pragma once
 #include <CL/cl.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -22,6 +23,7 @@ class Device;
 struct LaunchTag {
   uint32_t site = 0;     // telemetry::SiteId
   uint32_t route = 0;    // kde::RouteId
+  uint64_t correlation = 0;  // PyTorch's profiler: the operator that runs; 0 = no profiler
 };
 // The tag used by launches of this thread; set by the torch glue at operator entry.
 LaunchTag& currentTag() noexcept;
@@ -39,6 +41,9 @@ struct Arg {
   static Arg pointer(const void* p, size_t bytes) noexcept { return Arg{p, bytes, {}}; }
   template <class T> static Arg of(T v) noexcept;
 };
+
+// The moment a queue reached a point in its work, on the clock of nowNs(); 0 until it is known.
+using Stamp = std::shared_ptr<std::atomic<uint64_t>>;
 
 struct Range { int dims = 1; size_t global[3] = {1, 1, 1}; size_t local[3] = {0, 0, 0}; };  // local[0] = 0: driver's choice
 
@@ -71,15 +76,30 @@ class Queue {
   virtual Result<void> finish() noexcept = 0;
   virtual bool isDone(uint64_t ticket) noexcept = 0;             // may ask the driver, never blocks
   virtual Result<void> wait(uint64_t ticket) noexcept = 0;
+  // `stamp` gets the time at which what is submitted now is done. Returns the ticket to wait for.
+  virtual Result<uint64_t> mark(Stamp stamp) noexcept = 0;
   // Later work here starts only after `ticket` of `other` is done (streams).
   virtual Result<void> waitFor(Queue& other, uint64_t ticket) noexcept = 0;
 };
 
-// Sink for timings, set once by the glue (telemetry). Called from a driver or harvesting thread: lock-free, no GIL.
-using TimingSink = void (*)(LaunchTag tag, uint64_t start_ns, uint64_t end_ns) noexcept;
+enum class Command : uint8_t { kernel, copy, fill };
+
+// When a command ran on the device, on the clock of nowNs().
+struct Timing {
+  LaunchTag tag;
+  Command command;
+  uint32_t name;         // NameId of a kernel's function; 0 for copies and fills
+  uint32_t device, queue;
+  uint64_t start_ns, end_ns;
+};
+
+// Sink for timings, set once by the glue. Called from a launching or harvesting thread under the queue's lock: it must not
+// call back into the queue nor take the GIL.
+using TimingSink = void (*)(const Timing&) noexcept;
 void setTimingSink(TimingSink sink) noexcept;
-// Timings are collected only while true (a viewer or a recording is there).
-void setTimingEnabled(bool on) noexcept;
+// Timings are collected while somebody wants them.
+enum class TimingUser : uint8_t { viewer = 1, profiler = 2 };
+void setTimingEnabled(bool on, TimingUser who = TimingUser::viewer) noexcept;
 
 template <class T>
 Arg Arg::of(T v) noexcept {

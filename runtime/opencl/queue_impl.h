@@ -45,6 +45,7 @@ class QueueImpl final : public Queue {
   Result<void> finish() noexcept override { return wait(submitted()); }
   bool isDone(uint64_t ticket) noexcept override;
   Result<void> wait(uint64_t ticket) noexcept override;
+  Result<uint64_t> mark(Stamp stamp) noexcept override;
   Result<void> waitFor(Queue& other, uint64_t ticket) noexcept override;
 
   // As wait(), but failures are kept for the next wait that can tell someone.
@@ -60,12 +61,15 @@ class QueueImpl final : public Queue {
     cl_event event = nullptr;
     LaunchTag tag;
     uint64_t host_ns = 0;  // nowNs() at the enqueue; 0 = not timed
+    Command command = Command::kernel;
+    uint32_t name = 0;
+    Stamp stamp;           // a mark: nothing else is told of it
   };
 
   std::string about() const;
   std::optional<Error> refuse() const;   // forked, or the queue could not be made
   std::optional<Error> makeRoom(std::unique_lock<std::mutex>& lock);
-  void push(cl_event event, bool timed, uint64_t host_ns);
+  void push(cl_event event, uint64_t host_ns, Command command = Command::kernel, uint32_t name = 0, Stamp stamp = {});
   void retire(bool ask_driver);          // takes completed entries off the ring
   void deliver(const Entry& entry);
   bool mayEvict(const Kernel& kernel, const Range& range);

@@ -139,7 +139,8 @@ void waitAtExit() noexcept {
 
 void shutdown() noexcept {
   if (forkedAfterOpen()) return;
-  setTimingEnabled(false);
+  setTimingEnabled(false, TimingUser::viewer);
+  setTimingEnabled(false, TimingUser::profiler);
   eachOpen([](DeviceImpl& d) { (void)d.synchronize(); });
   drainBackground();
 }

@@ -14,7 +14,7 @@ namespace flagos::ocl {
 namespace {
 
 std::atomic<TimingSink> sink{nullptr};
-std::atomic<bool> enabled{false};
+std::atomic<uint32_t> wanted{0};  // a bit for every TimingUser
 
 struct Harvester {
   std::mutex mutex;
@@ -59,20 +59,26 @@ Harvester& harvester() {
 }  // namespace
 
 void setTimingSink(TimingSink s) noexcept { sink.store(s, std::memory_order_release); }
-bool timingEnabled() noexcept { return enabled.load(std::memory_order_acquire); }
+bool timingEnabled() noexcept { return wanted.load(std::memory_order_acquire) != 0; }
 TimingSink timingSink() noexcept { return sink.load(std::memory_order_acquire); }
 
-void setTimingEnabled(bool on) noexcept {
+void setTimingEnabled(bool on, TimingUser who) noexcept {
   static std::mutex order;  // on and off from several threads end as the last one said
   if (forkedAfterOpen()) {
-    enabled.store(false, std::memory_order_release);
+    wanted.store(0, std::memory_order_release);
     return;
   }
   std::unique_lock lock(order);
-  if (enabled.exchange(on, std::memory_order_acq_rel) == on) return;
+  const uint32_t before = wanted.load(std::memory_order_acquire);
+  const uint32_t after = on ? before | static_cast<uint32_t>(who) : before & ~static_cast<uint32_t>(who);
+  wanted.store(after, std::memory_order_release);
+  if ((before != 0) == (after != 0)) return;
   static std::once_flag at_exit;
-  std::call_once(at_exit, [] { std::atexit([] { setTimingEnabled(false); }); });
-  if (on) harvester().start();
+  std::call_once(at_exit, [] { std::atexit([] {
+      setTimingEnabled(false, TimingUser::viewer);
+      setTimingEnabled(false, TimingUser::profiler);
+    }); });
+  if (after) harvester().start();
   else harvester().stop();
 }
 

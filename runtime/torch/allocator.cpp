@@ -13,6 +13,7 @@
 #include "runtime/base/metric.h"
 #include "runtime/base/settings.h"
 #include "runtime/dal/inventory.h"
+#include "runtime/torch/memory_history.h"
 #include "runtime/torch/state.h"
 
 namespace flagos::glue {
@@ -26,10 +27,12 @@ struct Reset {
 };
 std::array<Reset, kMaxDevices> resets;
 
-void releaseBlock(void* ctx) {
-  auto* block = static_cast<mou::Block*>(ctx);
+void giveBack(mou::Block* block) {
+  noteMemory(false, *block);
   block->pool->release(block);
 }
+
+void releaseBlock(void* ctx) { giveBack(static_cast<mou::Block*>(ctx)); }
 
 std::string holdersText(mou::Pool& pool) {
   std::string text;
@@ -47,6 +50,7 @@ mou::Block* allocateBlock(int index, size_t bytes) {
   if (!block.ok()) {
     TORCH_CHECK_WITH(OutOfMemoryError, false, block.error().text(), holdersText(device.pool()));   // names the device
   }
+  noteMemory(true, **block);
   return *block;
 }
 
@@ -148,11 +152,12 @@ class HostAllocatorImpl final : public at::HostAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) return {nullptr, nullptr, &noDelete, c10::Device(c10::DeviceType::CPU)};
+    settle(false);
     void* p = nullptr;
     TORCH_CHECK(posix_memalign(&p, 4096, bytes) == 0, "no host memory for ", bytes, " pinned bytes");
     {
       std::lock_guard lock(mutex_);
-      ranges_.insert({p, bytes});
+      ranges_.insert({p, Held{bytes, {}}});
       stats_.allocations.increase(1);
       stats_.allocated_bytes.increase(bytes);
       stats_.active_requests.increase(1);
@@ -162,8 +167,11 @@ class HostAllocatorImpl final : public at::HostAllocator {
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free; }
   void copy_data(void* dest, const void* src, std::size_t count) const override { default_copy_data(dest, src, count); }
-  bool record_event(void*, void*, c10::Stream) override { return true; }  // copies from it have finished on return
-  void empty_cache() override {}                                          // freed memory goes back at once
+  bool record_event(void* p, void*, c10::Stream stream) override {
+    inUse(p, queueOf(stream));
+    return true;
+  }
+  void empty_cache() override { settle(true); }  // the rest of what was freed went back at once
   at::HostStats get_stats() override {
     std::lock_guard lock(mutex_);
     return stats_;
@@ -180,17 +188,49 @@ class HostAllocatorImpl final : public at::HostAllocator {
   }
   bool contains(const void* p) {
     std::lock_guard lock(mutex_);
-    auto it = ranges_.upper_bound(const_cast<void*>(p));
-    if (it == ranges_.begin()) return false;
-    --it;
-    return static_cast<const char*>(p) < static_cast<const char*>(it->first) + it->second;
+    return find(p) != ranges_.end();
+  }
+  void inUse(const void* p, ocl::Queue& queue) {
+    std::lock_guard lock(mutex_);
+    if (auto it = find(p); it != ranges_.end()) it->second.uses.emplace_back(&queue, queue.submitted());
   }
 
  private:
+  using Uses = c10::SmallVector<std::pair<ocl::Queue*, uint64_t>, 2>;
+  struct Held {
+    size_t bytes;
+    Uses uses;
+  };
   static void noDelete(void*) {}
   static void free(void* p);
+  // With the mutex: the range that contains the address.
+  std::map<void*, Held>::iterator find(const void* p) {
+    auto it = ranges_.upper_bound(const_cast<void*>(p));
+    if (it == ranges_.begin()) return ranges_.end();
+    --it;
+    return static_cast<const char*>(p) < static_cast<const char*>(it->first) + it->second.bytes ? it : ranges_.end();
+  }
+  static bool done(const Uses& uses, bool wait) {
+    for (const auto& [queue, ticket] : uses)
+      if (!queue->isDone(ticket) && !(wait && queue->wait(ticket).ok())) return false;
+    return true;
+  }
+  // Gives back what was freed while copies used it.
+  void settle(bool wait) {
+    std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < freed_.size();) {
+      if (!done(freed_[i].second, wait)) {
+        ++i;
+        continue;
+      }
+      ::free(freed_[i].first);
+      freed_[i] = std::move(freed_.back());
+      freed_.pop_back();
+    }
+  }
   std::mutex mutex_;
-  std::map<void*, size_t> ranges_;
+  std::map<void*, Held> ranges_;
+  std::vector<std::pair<void*, Uses>> freed_;
   at::HostStats stats_;
 };
 
@@ -208,10 +248,15 @@ void HostAllocatorImpl::free(void* p) {
     auto it = self.ranges_.find(p);
     if (it != self.ranges_.end()) {
       self.stats_.allocations.decrease(1);
-      self.stats_.allocated_bytes.decrease(it->second);
+      self.stats_.allocated_bytes.decrease(it->second.bytes);
       self.stats_.active_requests.decrease(1);
-      self.stats_.active_bytes.decrease(it->second);
+      self.stats_.active_bytes.decrease(it->second.bytes);
+      const Uses uses = std::move(it->second.uses);
       self.ranges_.erase(it);
+      if (!done(uses, false)) {
+        self.freed_.emplace_back(p, uses);
+        return;
+      }
     }
   }
   ::free(p);
@@ -222,7 +267,7 @@ c10::Allocator* plain_cpu = nullptr;
 // Frees what either the range or PyTorch's own CPU allocator gave: oneDNN frees scratch memory long after the operator.
 void freeByAddress(void* p) {
   if (!p) return;
-  if (mou::Block* block = findBlock(p)) block->pool->release(block);
+  if (mou::Block* block = findBlock(p)) giveBack(block);
   else plain_cpu->raw_deleter()(p);
 }
 
@@ -230,7 +275,9 @@ class CpuWrapper final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (tls_host_device < 0) [[likely]] return plain_cpu->allocate(bytes);
-    void* p = allocateBlock(tls_host_device, bytes)->address;
+    mou::Block* block = allocateBlock(tls_host_device, bytes);
+    waitForHost(*openedDevice(tls_host_device));  // another thread may have enqueued work on these bytes and freed them
+    void* p = block->address;
     return {p, p, &freeByAddress, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &freeByAddress; }
@@ -251,6 +298,7 @@ void installAllocators() {
 c10::DeviceAllocator* deviceAllocator() noexcept { return &device_allocator; }
 at::HostAllocator* hostAllocator() noexcept { return &hostInstance(); }
 bool isPinned(const void* data) noexcept { return hostInstance().contains(data); }
+void pinnedInUse(const void* data, ocl::Queue& queue) { hostInstance().inUse(data, queue); }
 
 c10::DataPtr allocateOn(int device, size_t bytes) {
   mou::Block* block = allocateBlock(device, bytes);

@@ -11,6 +11,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include "runtime/mou/pool.h"
+#include "runtime/opencl/queue.h"
 
 namespace flagos::glue {
 
@@ -20,6 +21,8 @@ void installAllocators();
 c10::DeviceAllocator* deviceAllocator() noexcept;
 at::HostAllocator* hostAllocator() noexcept;
 bool isPinned(const void* data) noexcept;
+// Work just enqueued reads or writes pinned memory at `data`: it is kept, although freed, until that work is done.
+void pinnedInUse(const void* data, ocl::Queue& queue);
 
 // Bytes on a device, on its current stream. Throws OutOfMemoryError with the pool's text and the top holders by line.
 c10::DataPtr allocateOn(int device, size_t bytes);

@@ -156,7 +156,7 @@ void readBytes(ocl::Device& device, const at::Tensor& from, void* to, size_t byt
   check(currentQueue(device).read(to, b.buffer, b.offset, bytes, /*blocking=*/true));
 }
 
-void copyTensor(const at::Tensor& src, const at::Tensor& dst, bool) {
+void copyTensor(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   SiteScope site;
   if (dst.numel() == 0) return;
   const bool from_npu = isNpu(src), to_npu = isNpu(dst);
@@ -166,6 +166,10 @@ void copyTensor(const at::Tensor& src, const at::Tensor& dst, bool) {
   if (from_npu && to_npu) {
     if (src.device() == dst.device()) {
       copyInside(device, src, dst);
+    } else if (ocl::Device& from = openDevice(src.device().index()); device.sharedMemory() && from.sharedMemory()) {
+      waitForHost(from);
+      telemetry::countCopy(site.site(), telemetry::CopyKind::device_to_device, dst.nbytes());
+      copyOnHost(device, src, dst);
     } else {  // another card: through the host
       copyTensor(download(openDevice(src.device().index()), src), dst, false);
     }
@@ -178,7 +182,16 @@ void copyTensor(const at::Tensor& src, const at::Tensor& dst, bool) {
     return;
   }
   if (plainBytes(src, dst)) {
-    // Done on return, also for non_blocking: the caller may free or change the host memory at once.
+    const void* host = (to_npu ? src : dst).const_data_ptr();
+    if (non_blocking && isPinned(host)) {
+      ocl::Queue& queue = currentQueue(device);
+      const Bytes b = bytesOf(to_npu ? dst : src);
+      check(to_npu ? queue.write(b.buffer, b.offset, host, dst.nbytes(), /*blocking=*/false)
+                   : queue.read(const_cast<void*>(host), b.buffer, b.offset, dst.nbytes(), /*blocking=*/false));
+      pinnedInUse(host, queue);
+      return;
+    }
+    // Pageable memory: done on return, also for non_blocking, since the caller may free or change it at once.
     if (to_npu) writeBytes(device, dst, src.const_data_ptr(), dst.nbytes());
     else readBytes(device, src, dst.mutable_data_ptr(), dst.nbytes());
     return;

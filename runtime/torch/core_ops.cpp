@@ -20,6 +20,7 @@
 #include "runtime/torch/allocator.h"
 #include "runtime/torch/install.h"
 #include "runtime/torch/ops/registry.h"
+#include "runtime/torch/refusals.h"
 #include "runtime/torch/state.h"
 
 namespace flagos::glue {
@@ -38,8 +39,8 @@ class DeviceScope {
 };
 
 int factoryDevice(std::optional<c10::Layout> layout, std::optional<c10::Device> device, std::optional<bool> pinned) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!layout || *layout == c10::Layout::Strided, "npu tensors are strided; layout ", *layout,
-                              " is not supported");
+  TORCH_CHECK_NOT_IMPLEMENTED(!layout || *layout == c10::Layout::Strided, "npu tensors are dense; layout ", *layout,
+                              " is not supported, keep such tensors on the CPU");
   TORCH_CHECK(!pinned || !*pinned, "Only dense CPU tensors can be pinned");
   return checkedIndex(device ? device->index() : static_cast<c10::DeviceIndex>(-1));
 }
@@ -152,7 +153,12 @@ at::Scalar localScalarDense(const at::Tensor& self) {
   }
   at::Tensor host = at::detail::empty_cpu({}, self.scalar_type());
   std::memcpy(host.data_ptr(), raw, self.element_size());
-  return host.item();
+  try {
+    return host.item();
+  } catch (const c10::Error& error) {
+    refuseDtype(error, "aten::item", {&self, 1}, device);
+    throw;
+  }
 }
 
 at::Tensor copyFrom(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {

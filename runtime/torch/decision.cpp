@@ -33,6 +33,24 @@ kde::Layout layoutOf(const at::Tensor& t) {
   return kde::Layout::strided;
 }
 
+Decision choose(const kde::Signature& s, ocl::Device& device) {
+  Decision d;
+  const kde::Route& route = router(static_cast<int>(device.index())).choose(s);
+  d.route = &route;
+  auto& tag = ocl::currentTag();
+  tag.route = route.id;
+  telemetry::countCall(tag.site, route.id);
+  if (route.chosen == kde::kNoCandidate || route.chosen >= known.size()) {
+    d.place = Place::refused;
+    return d;
+  }
+  Known k = known[route.chosen].load(std::memory_order_relaxed);
+  if (k == Known::unknown) [[unlikely]] known[route.chosen].store(k = classify(route.chosen), std::memory_order_relaxed);
+  d.place = k == Known::host ? Place::host : k == Known::fallback ? Place::fallback : Place::opencl;
+  d.variant = k == Known::tiled ? ocl::Variant::tiled : ocl::Variant::wide;
+  return d;
+}
+
 }  // namespace
 
 void installDecisions() { kde::onRoute(&defineRoute); }
@@ -73,22 +91,11 @@ kde::Signature signatureOf(NameId op, const c10::FunctionSchema& schema, const c
   return s;
 }
 
-Decision decide(const kde::Signature& s, ocl::Device& device) {
-  Decision d;
-  const kde::Route& route = router(static_cast<int>(device.index())).choose(s);
-  d.route = &route;
-  auto& tag = ocl::currentTag();
-  tag.route = route.id;
-  telemetry::countCall(tag.site, route.id);
-  if (route.chosen == kde::kNoCandidate || route.chosen >= known.size()) {
-    d.place = Place::refused;
-    return d;
-  }
-  Known k = known[route.chosen].load(std::memory_order_relaxed);
-  if (k == Known::unknown) [[unlikely]] known[route.chosen].store(k = classify(route.chosen), std::memory_order_relaxed);
-  d.place = k == Known::host ? Place::host : k == Known::fallback ? Place::fallback : Place::opencl;
-  d.variant = k == Known::tiled ? ocl::Variant::tiled : ocl::Variant::wide;
-  return d;
+Decision& lastDecision() noexcept {
+  thread_local Decision last;
+  return last;
 }
+
+Decision decide(const kde::Signature& s, ocl::Device& device) { return lastDecision() = choose(s, device); }
 
 }  // namespace flagos::glue

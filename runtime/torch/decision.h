@@ -36,5 +36,7 @@ void addTensor(kde::Signature& s, const at::Tensor& t);
 
 // Chooses, and counts the call for the running site.
 Decision decide(const kde::Signature& s, ocl::Device& device);
+// What this thread decided last; may be set to nothing before a call whose decision is wanted.
+Decision& lastDecision() noexcept;
 
 }  // namespace flagos::glue

@@ -3,7 +3,6 @@
 #include <c10/core/Event.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
-#include "runtime/base/clock.h"
 #include "runtime/torch/allocator.h"
 #include "runtime/torch/generator.h"
 #include "runtime/torch/install.h"
@@ -12,13 +11,12 @@
 namespace flagos::glue {
 namespace {
 
-// A point in a queue's work. The time is when the host first knew that the work before it was done.
+// A point in a queue's work. The stamp of a timed one gets the time at which the device came to it.
 struct Event {
   int device = 0;
   uint32_t queue = 0;
   uint64_t ticket = 0;
-  uint64_t recorded_ns = 0;
-  bool timed = false;
+  ocl::Stamp stamp;
 };
 
 ocl::Queue& queueOf(const Event& e) { return openDevice(e.device).queue(e.queue); }
@@ -72,10 +70,12 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     e.queue = static_cast<uint32_t>(stream.id());
     ocl::Queue& queue = glue::queueOf(stream);
     e.ticket = queue.submitted();
-    e.timed = flag == c10::EventFlag::BACKEND_DEFAULT;
-    // A timed event waits for the work before it, so that its time is that of the device and not of the host.
-    if (e.timed && !queue.idle()) check(queue.wait(e.ticket));
-    e.recorded_ns = nowNs();
+    e.stamp.reset();
+    if (flag != c10::EventFlag::BACKEND_DEFAULT) return;
+    e.stamp = std::make_shared<std::atomic<uint64_t>>(0);  // a new one: the old may still be written to
+    const auto ticket = queue.mark(e.stamp);
+    TORCH_CHECK(ticket.ok(), ticket.error().text());
+    e.ticket = *ticket;
   }
 
   void block(void* event, const c10::Stream& stream) const override {
@@ -97,9 +97,14 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     check(queueOf(e).wait(e.ticket));
   }
   double elapsedTime(void* first, void* second, const c10::DeviceIndex) const override {
-    const auto& a = *static_cast<Event*>(first);
-    const auto& b = *static_cast<Event*>(second);
-    return (static_cast<double>(b.recorded_ns) - static_cast<double>(a.recorded_ns)) / 1e6;
+    uint64_t at[2] = {};
+    for (int i = 0; i < 2; ++i) {
+      auto& e = *static_cast<Event*>(i ? second : first);
+      TORCH_CHECK(e.stamp, "Both events must be created with argument 'enable_timing=True'.");
+      check(queueOf(e).wait(e.ticket));
+      at[i] = e.stamp->load(std::memory_order_acquire);
+    }
+    return (static_cast<double>(at[1]) - static_cast<double>(at[0])) / 1e6;
   }
 
   bool queryStream(const c10::Stream& stream) const override {

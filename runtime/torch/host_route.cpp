@@ -14,6 +14,7 @@
 #include "runtime/torch/generator.h"
 #include "runtime/torch/install.h"
 #include "runtime/torch/ops/registry.h"
+#include "runtime/torch/refusals.h"
 #include "runtime/torch/state.h"
 
 namespace flagos::glue {
@@ -93,8 +94,6 @@ CallDevice deviceOfCall(const c10::OperatorHandle& op, const c10::IValue* args, 
   for (size_t i = 0; i < n; ++i)
     eachTensor(args[i], [&](const at::Tensor& t) {
       if (t.device().type() == kNpu) {
-        TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == at::kStrided, op.schema().name(), " on ", t.device(), " takes strided "
-                                    "tensors; got layout ", t.layout(), ". Convert with .to_dense() first.");
         return;
       }
       const bool fine = t.device().is_cpu() && (t.dim() == 0 || mixed);
@@ -104,11 +103,14 @@ CallDevice deviceOfCall(const c10::OperatorHandle& op, const c10::IValue* args, 
   return out;
 }
 
-at::Tensor freshResult(at::Tensor&& cpu, ocl::Device& device, bool staged) {
-  TORCH_CHECK_NOT_IMPLEMENTED(cpu.layout() == at::kStrided, "npu tensors are strided; this operator made one of layout ",
-                              cpu.layout());
-  TORCH_CHECK_NOT_IMPLEMENTED(!cpu.is_quantized(), "npu tensors are not quantized; this operator made one of type ",
-                              cpu.scalar_type(), ". Quantize on the CPU (`.cpu()`).");
+at::Tensor ordinaryCpu(const at::Tensor& t) {
+  at::Tensor out = at::detail::empty_cpu(t.sizes(), t.scalar_type());
+  return out.copy_(t);
+}
+
+}  // namespace
+
+at::Tensor npuResult(at::Tensor&& cpu, ocl::Device& device, bool staged) {
   const int index = static_cast<int>(device.index());
   auto* impl = cpu.unsafeGetTensorImpl();
   if (!staged && cpu.use_count() == 1 && impl->storage().use_count() == 1) {
@@ -130,13 +132,6 @@ at::Tensor freshResult(at::Tensor&& cpu, ocl::Device& device, bool staged) {
   if (cpu.unsafeGetTensorImpl()->is_wrapped_number()) npu.unsafeGetTensorImpl()->set_wrapped_number(true);
   return npu;
 }
-
-at::Tensor ordinaryCpu(const at::Tensor& t) {
-  at::Tensor out = at::detail::empty_cpu(t.sizes(), t.scalar_type());
-  return out.copy_(t);
-}
-
-}  // namespace
 
 Faces::Shadow& Faces::shadow(const c10::Storage& npu, bool needs_bytes) {
   for (auto& s : shadows_)
@@ -194,6 +189,12 @@ at::Tensor Faces::original(const at::Tensor& cpu) const {
   return {};
 }
 
+std::vector<at::Tensor> Faces::originals() const {
+  std::vector<at::Tensor> out;
+  for (const auto& p : pairs_) out.push_back(p.npu);
+  return out;
+}
+
 void Faces::writeBack(bool bytes) {
   for (auto& s : shadows_) {
     auto& cpu = *s.cpu.unsafeGetStorageImpl();
@@ -229,8 +230,8 @@ void Faces::writeBack(bool bytes) {
 void runOnHost(const c10::OperatorHandle& op, Stack* stack, ocl::Device& device, HostKernel kernel) {
   const OpFacts& facts = factsOf(op);
   const auto& schema = op.schema();
-  TORCH_CHECK_NOT_IMPLEMENTED(kernel || facts.has_cpu_kernel, nameText(facts.name), " has neither an npu kernel nor a CPU "
-                              "kernel that npu:", device.index(), " could use.");
+  TORCH_CHECK_NOT_IMPLEMENTED(kernel || facts.has_cpu_kernel, nameText(facts.name), " on npu:", device.index(), " is not "
+                              "supported: there is neither an OpenCL kernel nor a CPU kernel that could stand in.");
   const size_t n = schema.arguments().size(), base = stack->size() - n;
   const bool staged = !device.sharedMemory();
   const int index = static_cast<int>(device.index());
@@ -263,8 +264,13 @@ void runOnHost(const c10::OperatorHandle& op, Stack* stack, ocl::Device& device,
     HostAllocationScope scope(staged ? -1 : index);
     at::AutoDispatchBelowADInplaceOrView below;
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    if (kernel) kernel(op, stack);
-    else op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+    try {
+      if (kernel) kernel(op, stack);
+      else op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+    } catch (const c10::Error& error) {
+      refuseDtype(error, nameText(facts.name), faces.originals(), device);
+      throw;
+    }
   }
   if (facts.writes) faces.writeBack(true);
 
@@ -275,7 +281,8 @@ void runOnHost(const c10::OperatorHandle& op, Stack* stack, ocl::Device& device,
     if (!cpu.device().is_cpu()) return std::move(cpu);
     if (at::Tensor t = faces.original(cpu); t.defined()) return t;
     if (!to_npu || (facts.cpu_results && k == 1)) return ordinaryCpu(cpu);
-    return freshResult(std::move(cpu), device, staged);
+    refuseResult(cpu, nameText(facts.name), index);
+    return npuResult(std::move(cpu), device, staged);
   };
   for (size_t k = 0; k < results; ++k) {
     c10::IValue& v = (*stack)[first + k];
@@ -354,27 +361,11 @@ at::Tensor hostView(const at::Tensor& npu) {
 
 namespace {
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) { hostRoute(op, stack); }
-
-// What PyTorch would answer with its raw "Could not run ..." text.
-template <int Kind>
-void refuseLayout(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack*) {
-  static constexpr const char* kinds[] = {"sparse", "compressed sparse", "quantized", "nested"};
-  TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().name(), " on npu: npu tensors are strided, ", kinds[Kind], " ones are not "
-                              "supported. Work on the CPU (`.cpu()`), or convert to a plain dense tensor first.");
-}
 }  // namespace
 
 void installHostRoute() {
   static torch::Library lib(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   lib.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
-  static torch::Library sparse(torch::Library::IMPL, "_", c10::DispatchKey::SparsePrivateUse1, __FILE__, __LINE__);
-  static torch::Library compressed(torch::Library::IMPL, "_", c10::DispatchKey::SparseCsrPrivateUse1, __FILE__, __LINE__);
-  static torch::Library quantized(torch::Library::IMPL, "_", c10::DispatchKey::QuantizedPrivateUse1, __FILE__, __LINE__);
-  static torch::Library nested(torch::Library::IMPL, "_", c10::DispatchKey::NestedTensorPrivateUse1, __FILE__, __LINE__);
-  sparse.fallback(torch::CppFunction::makeFromBoxedFunction<&refuseLayout<0>>());
-  compressed.fallback(torch::CppFunction::makeFromBoxedFunction<&refuseLayout<1>>());
-  quantized.fallback(torch::CppFunction::makeFromBoxedFunction<&refuseLayout<2>>());
-  nested.fallback(torch::CppFunction::makeFromBoxedFunction<&refuseLayout<3>>());
 }
 
 }  // namespace flagos::glue

@@ -31,6 +31,7 @@ class Faces {
   // Sizes, strides, conj/neg bits and moved storages of the faces go back to their originals. Bytes too, if staged.
   void writeBack(bool bytes);
   size_t stagedBytes() const { return staged_bytes_; }
+  std::vector<at::Tensor> originals() const;   // the npu tensors that have a face, for error texts
 
  private:
   struct Shadow {
@@ -54,6 +55,9 @@ using HostKernel = void (*)(const c10::OperatorHandle&, torch::jit::Stack*);
 
 // The kernel for operators that the CPU knows by another name (host_kernels.cpp); null for all others.
 HostKernel hostKernelOf(std::string_view op);
+
+// A fresh CPU result as an npu tensor: in place where its memory came from the range, else a copy.
+at::Tensor npuResult(at::Tensor&& cpu, ocl::Device& device, bool staged);
 
 // Runs the call on the host, whatever the router says (it has been asked already).
 void runOnHost(const c10::OperatorHandle& op, torch::jit::Stack* stack, ocl::Device& device, HostKernel kernel = nullptr);

@@ -17,7 +17,10 @@
 #include "runtime/torch/generator.h"
 #include "runtime/torch/host_route.h"
 #include "runtime/torch/install.h"
+#include "runtime/torch/memory_history.h"
 #include "runtime/torch/ops/registry.h"
+#include "runtime/torch/profiler.h"
+#include "runtime/torch/refusals.h"
 #include "runtime/torch/service.h"
 #include "runtime/torch/state.h"
 
@@ -41,7 +44,10 @@ void install(const std::string& torch_dir, const std::string& flagos_dir, std::s
   installCoreOps();
   installHostKernels();
   registerNativeOps();
+  installHostFast();
   installAutocast();
+  installRefusals();
+  installProfiler();
 }
 
 const dal::Device* inventoryEntry(int index) {
@@ -123,6 +129,23 @@ py::dict memoryStats(int index) {
   return out;
 }
 
+py::dict hostMemoryStats() {
+  const auto s = hostAllocator()->get_stats();
+  py::dict out;
+  const auto put = [&](const char* name, const auto& stat) {
+    const std::string n = name;
+    out[py::str(n + ".current")] = stat.current;
+    out[py::str(n + ".peak")] = stat.peak;
+    out[py::str(n + ".allocated")] = stat.allocated;
+    out[py::str(n + ".freed")] = stat.freed;
+  };
+  put("allocations", s.allocations);
+  put("allocated_bytes", s.allocated_bytes);
+  put("active_requests", s.active_requests);
+  put("active_bytes", s.active_bytes);
+  return out;
+}
+
 void synchronize(int index) {
   const int i = checkedIndex(static_cast<c10::DeviceIndex>(index));
   auto* device = openedDevice(i);
@@ -193,6 +216,81 @@ py::list siteCounts() {
   return out;
 }
 
+py::list framesOf(telemetry::SiteId id) {
+  py::list out;
+  if (const auto* site = telemetry::site(id)) {
+    py::dict frame;
+    frame["filename"] = site->file;
+    frame["line"] = site->line;
+    frame["name"] = site->qualname;
+    out.append(std::move(frame));
+  }
+  return out;
+}
+
+// Segments in the words of torch.cuda.memory_snapshot().
+py::list memorySegments() {
+  static constexpr const char* kStates[] = {"active_allocated", "active_pending_free", "inactive"};
+  py::list out;
+  for (int i = 0; i < openedLimit(); ++i) {
+    auto* device = openedDevice(i);
+    if (!device) continue;
+    for (const auto& slab : device->pool().snapshot()) {
+      uint64_t used = 0, active = 0, requested = 0;
+      py::list blocks;
+      for (const auto& b : slab.blocks) {
+        py::dict block;
+        block["address"] = b.address;
+        block["size"] = b.bytes;
+        block["requested_size"] = b.requested;
+        block["state"] = kStates[static_cast<size_t>(b.state)];
+        block["frames"] = framesOf(b.site);
+        blocks.append(std::move(block));
+        if (b.state == mou::BlockState::used) used += b.bytes, requested += b.requested;
+        if (b.state != mou::BlockState::unused) active += b.bytes;
+      }
+      py::dict segment;
+      segment["device"] = i;
+      segment["address"] = slab.address;
+      segment["total_size"] = slab.bytes;
+      segment["allocated_size"] = used;
+      segment["active_size"] = active;
+      segment["requested_size"] = requested;
+      segment["stream"] = 0;
+      segment["segment_type"] = "large";
+      segment["segment_pool_id"] = py::make_tuple(0, 0);
+      segment["is_expandable"] = false;
+      segment["frames"] = py::list();
+      segment["blocks"] = std::move(blocks);
+      out.append(std::move(segment));
+    }
+  }
+  return out;
+}
+
+// One list of events for each device.
+py::list memoryTraces() {
+  const int64_t wall_minus_ours = static_cast<int64_t>(wallSeconds() * 1e9) - static_cast<int64_t>(nowNs());
+  std::vector<py::list> traces(static_cast<size_t>(deviceCount()));
+  for (const auto& e : memoryHistory()) {
+    if (e.device >= traces.size()) continue;
+    for (const char* action : {e.allocated ? "alloc" : "free_requested", e.allocated ? nullptr : "free_completed"}) {
+      if (!action) continue;
+      py::dict row;
+      row["action"] = action;
+      row["addr"] = e.address;
+      row["size"] = e.bytes;
+      row["stream"] = e.queue;
+      row["time_us"] = (static_cast<int64_t>(e.ns) + wall_minus_ours) / 1000;
+      row["frames"] = framesOf(e.site);
+      traces[e.device].append(std::move(row));
+    }
+  }
+  py::list out;
+  for (auto& t : traces) out.append(std::move(t));
+  return out;
+}
+
 py::list nativeOpNames() {
   py::list out;
   for (const NativeOp* op : nativeOps()) out.append(py::make_tuple(op->schema, op->family));
@@ -255,6 +353,18 @@ PYBIND11_MODULE(_C, m) {
     openDevice(index);
     router(index).setFallback(fallbackFromName(name));
   });
+  // What `flagos route set` does, for this process; an empty operator takes all such rules back.
+  m.def("route_set", [](const std::string& op, const std::string& use) {
+    for (int i = 0; i < openedLimit(); ++i) {
+      if (!isOpen(i)) continue;
+      if (op.empty()) {
+        router(i).resetRules();
+        continue;
+      }
+      const auto done = router(i).setRule(op, use);
+      TORCH_CHECK_VALUE(done.ok(), done.error().text());
+    }
+  });
   m.def("kernel_builds", [] {
     uint64_t builds = 0;
     for (int i = 0; i < openedLimit(); ++i)
@@ -269,6 +379,10 @@ PYBIND11_MODULE(_C, m) {
     const double ns = static_cast<double>(nowNs() - start) / n;
     return py::make_tuple(ns, sum);
   });
+  m.def("host_memory_stats", &hostMemoryStats);
+  m.def("memory_segments", &memorySegments);
+  m.def("memory_traces", &memoryTraces);
+  m.def("record_memory_history", &recordMemoryHistory);
   m.def("route_counts", &routeCounts);
   m.def("kernel_log", &kernelLog);
   // Launches are counted only while kernels are timed; a viewer that comes or goes sets this too.

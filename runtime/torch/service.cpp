@@ -10,6 +10,7 @@
 #include "runtime/telemetry/model.h"
 #include "runtime/telemetry/recorder.h"
 #include "runtime/telemetry/server.h"
+#include "runtime/torch/profiler.h"
 #include "runtime/torch/state.h"
 
 namespace flagos::glue {
@@ -181,8 +182,9 @@ Result<Json> routeReset(const Json&) {
 
 // ---- timings ----
 
-void onTiming(ocl::LaunchTag tag, uint64_t start_ns, uint64_t end_ns) noexcept {
-  telemetry::addDeviceTime(tag.site, tag.route, start_ns, end_ns);
+void onTiming(const ocl::Timing& t) noexcept {
+  telemetry::addDeviceTime(t.tag.site, t.tag.route, t.start_ns, t.end_ns);
+  profilerTiming(t);
 }
 
 }  // namespace

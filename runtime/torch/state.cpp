@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
@@ -52,8 +53,9 @@ kde::RouterOptions routerOptions(const ocl::Device& device) {
 }  // namespace
 
 int deviceCount() noexcept {
-  const int n = ocl::deviceCount();
-  return n < kMaxDevices ? n : kMaxDevices;
+  // Asked at every operator; the machine's inventory is taken once a process.
+  static const int n = std::min(ocl::deviceCount(), kMaxDevices);
+  return n;
 }
 
 int checkedIndex(c10::DeviceIndex index) {
@@ -82,6 +84,7 @@ ocl::Device* openedDevice(int index) noexcept {
 int openedLimit() noexcept { return opened_limit.load(std::memory_order_acquire); }
 
 ocl::Device& openDevice(int index) {
+  if (auto* open = openedDevice(index)) [[likely]] return *open;
   TORCH_CHECK(index >= 0 && index < deviceCount(), noSuchDevice(index));
   auto& slot = open_devices[static_cast<size_t>(index)];
   if (auto* open = slot.load(std::memory_order_acquire)) return *open->device;
@@ -134,7 +137,7 @@ SiteScope::SiteScope() noexcept : outermost_(tls_site_depth++ == 0) {
 
 SiteScope::~SiteScope() {
   --tls_site_depth;
-  if (outermost_) ocl::currentTag() = {};
+  if (outermost_) ocl::currentTag().site = ocl::currentTag().route = 0;
 }
 
 telemetry::SiteId siteNow() noexcept { return tls_site_depth > 0 ? ocl::currentTag().site : readSite(); }

@@ -88,17 +88,8 @@ def _install(torch, core, name):
     from torch.nn.parameter import UninitializedTensorMixin
 
     UninitializedTensorMixin._allowed_methods.append(getattr(torch.Tensor, name))
-    _patch_dlpack(torch, name)
+    from flagos import _refusals
+
+    _refusals.install(torch, name, core)
+    npu.memory._serve_accelerator()
     atexit.register(core._shut_down)
-
-
-def _patch_dlpack(torch, name):
-    """PyTorch compares the device type with the literal "privateuse1", which a renamed backend never has."""
-    original = torch.Tensor.__dlpack_device__
-
-    def __dlpack_device__(self):
-        if type(self) is torch.Tensor and self.device.type == name:
-            return (torch.utils.dlpack.DLDeviceType.kDLExtDev, self.device.index or 0)
-        return original(self)
-
-    torch.Tensor.__dlpack_device__ = __dlpack_device__

@@ -7,6 +7,7 @@ may still fork afterwards. ``is_available`` never raises.
 import torch
 
 import flagos._C as _C
+from flagos import memory
 
 _name = "npu"
 
@@ -234,18 +235,22 @@ def _device_type():
 
 
 class StreamContext:
+    """Makes a stream, and its device, the current ones; both are as before afterwards. None changes nothing."""
+
     def __init__(self, stream):
         self.stream = stream
 
     def __enter__(self):
         if self.stream is not None:
-            self.previous = current_stream(self.stream.device_index)
+            self._device = _C.current_device()
+            self._replaced = current_stream(self.stream.device_index)
             set_stream(self.stream)
         return self.stream
 
     def __exit__(self, *exc):
         if self.stream is not None:
-            set_stream(self.previous)
+            set_stream(self._replaced)
+            _C.set_device(self._device)
         return False
 
 
@@ -253,44 +258,21 @@ def stream(stream):
     return StreamContext(stream)
 
 
-# ---- memory ----
+# ---- memory (memory.py) ----
 
-
-def memory_stats(device=None):
-    return _C.memory_stats(_index(device))
-
-
-def memory_allocated(device=None):
-    return memory_stats(device)["allocated_bytes.all.current"]
-
-
-def max_memory_allocated(device=None):
-    return memory_stats(device)["allocated_bytes.all.peak"]
-
-
-def memory_reserved(device=None):
-    return memory_stats(device)["reserved_bytes.all.current"]
-
-
-def max_memory_reserved(device=None):
-    return memory_stats(device)["reserved_bytes.all.peak"]
-
-
-def reset_peak_memory_stats(device=None):
-    _C.reset_peak_stats(_index(device))
-
-
-def reset_accumulated_memory_stats(device=None):
-    _C.reset_accumulated_stats(_index(device))
-
-
-def mem_get_info(device=None):
-    """(free, total) bytes of the device as they are now, other processes included; FLAGOS_MEMORY_LIMIT caps both."""
-    return _C.memory_info(_index(device))
-
-
-def empty_cache():
-    _C.empty_cache()
+from flagos.memory import (  # noqa: E402 - the functions above must exist first
+    empty_cache,
+    host_memory_stats,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_snapshot,
+    memory_stats,
+    reset_accumulated_memory_stats,
+    reset_peak_memory_stats,
+)
 
 
 def host_view(tensor):

@@ -209,13 +209,14 @@ TEST_CASE("timings arrive once, with their tag, on our clock", "[opencl]") {
   static std::atomic<uint64_t> count{0}, sum{0}, first{~uint64_t{0}}, last{0}, wrong{0};
   count = sum = last = wrong = 0;
   first = ~uint64_t{0};
-  setTimingSink([](LaunchTag tag, uint64_t start, uint64_t end) noexcept {
-    if (tag.site != 77 || tag.route != 5 || end < start) wrong++;
-    if (start < last) wrong++;  // in order, never overlapping
+  setTimingSink([](const Timing& t) noexcept {
+    if (t.tag.site != 77 || t.tag.route != 5 || t.tag.correlation != 9 || t.end_ns < t.start_ns) wrong++;
+    if (t.command != Command::kernel || nameText(t.name) != "spin" || t.device != 0 || t.queue != 0) wrong++;
+    if (t.start_ns < last) wrong++;  // in order, never overlapping
     count++;
-    sum += end - start;
-    if (start < first) first = start;
-    last = end;
+    sum += t.end_ns - t.start_ns;
+    if (t.start_ns < first) first = t.start_ns;
+    last = t.end_ns;
   });
   Queue& q = dev().queue();
   mou::Block* b = block(64);
@@ -226,13 +227,17 @@ TEST_CASE("timings arrive once, with their tag, on our clock", "[opencl]") {
   REQUIRE(go());  // compiled, and not timed
   REQUIRE(q.finish().ok());
   CHECK(count == 0);
-  currentTag() = {77, 5};
+  currentTag() = {77, 5, 9};
   const uint64_t begin = nowNs();
   setTimingEnabled(true);
-  for (int i = 0; i < 700; ++i) REQUIRE(go());
+  setTimingEnabled(true, TimingUser::profiler);
+  for (int i = 0; i < 700; ++i) {
+    if (i == 350) setTimingEnabled(false);  // the other user still wants them
+    REQUIRE(go());
+  }
   REQUIRE(q.finish().ok());
   const uint64_t end = nowNs();
-  setTimingEnabled(false);
+  setTimingEnabled(false, TimingUser::profiler);
   CHECK(count == 700);
   CHECK(wrong == 0);
   CHECK(sum > 0);
@@ -244,5 +249,27 @@ TEST_CASE("timings arrive once, with their tag, on our clock", "[opencl]") {
   CHECK(count == 700);
   setTimingSink(nullptr);
   currentTag() = {};
+  dev().pool().release(b);
+}
+
+TEST_CASE("a mark says when the work before it was done, without waiting for it", "[opencl]") {
+  Queue& q = dev().queue();
+  mou::Block* b = block(64);
+  const float x = 1;
+  REQUIRE(q.write(memOf(b), b->offset, &x, 4, true).ok());
+  const Kernel& k = kernel("spin");
+  auto go = [&] { return q.launch(k, one(), {Arg::buffer(memOf(b)), Arg::of<cl_ulong>(b->offset / 4), Arg::of<cl_int>(2000000)}).ok(); };
+  REQUIRE(go());
+  REQUIRE(q.finish().ok());
+  auto first = std::make_shared<std::atomic<uint64_t>>(0), second = std::make_shared<std::atomic<uint64_t>>(0);
+  const uint64_t begin = nowNs();
+  REQUIRE(q.mark(first).ok());  // idle: known at once
+  CHECK(*first >= begin);
+  REQUIRE(go());
+  const auto ticket = q.mark(second);
+  REQUIRE(ticket.ok());
+  REQUIRE(q.wait(*ticket).ok());
+  CHECK(*second > *first);
+  CHECK(*second <= nowNs());
   dev().pool().release(b);
 }

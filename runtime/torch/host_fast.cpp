@@ -1,0 +1,241 @@
+// The hottest operators on the host route, without boxing. The general path runs such a call twice through the dispatcher
+// (PyTorch's functional form makes the output, then calls our boxed `.out`, which boxes again for the CPU). Here the
+// functional or in-place form is a typed kernel: where the same call was routed to the host before, the CPU's own
+// functional kernel runs on faces at once. Every other call takes the general path, which decides, and is remembered.
+//
+// What was decided is reused only while the router's rules are the same (its epoch), for the same operator, dtypes, shapes,
+// layouts, other arguments and state of the queue; calls are counted for the same route.
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/_log_softmax_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/_softmax_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/add_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/addmm_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/bmm_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/cat_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/div_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/eq_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/exp_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/gelu_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/gt_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/lt_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/mean_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/mm_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/mul_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/neg_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/pow_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/rsqrt_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/sigmoid_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/silu_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/sqrt_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/sub_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/sum_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <ATen/ops/tanh_compositeexplicitautogradnonfunctional_dispatch.h>
+#include <torch/library.h>
+
+#include <memory>
+
+#include "runtime/kde/epoch.h"
+#include "runtime/torch/allocator.h"
+#include "runtime/torch/host_route.h"
+#include "runtime/torch/install.h"
+#include "runtime/torch/ops/registry.h"
+#include "runtime/torch/refusals.h"
+#include "runtime/torch/state.h"
+
+namespace flagos::glue {
+namespace {
+
+// ---- what a call depends on ----
+
+struct Key {
+  kde::Signature signature;
+  uint64_t others = 0;  // of the arguments that are no tensors
+  int device = -1;
+  bool plain = true;    // false: something here is not for this path
+};
+
+void mix(Key& k, uint64_t v) { k.others = (k.others ^ v) * 0x9e3779b97f4a7c15u + (k.others >> 29); }
+
+void look(Key& k, const at::Tensor& t) {
+  if (!t.defined()) {
+    k.plain = false;
+    return;
+  }
+  if (t.device().type() == kNpu) {
+    if (k.device >= 0 && k.device != t.device().index()) k.plain = false;
+    k.device = t.device().index();
+    k.plain &= t.layout() == at::kStrided;
+  } else {
+    k.plain &= isCpuScalar(t);
+  }
+  mix(k, t.unsafeGetTensorImpl()->is_wrapped_number());
+  addTensor(k.signature, t);
+}
+void look(Key& k, const at::ITensorListRef& list) {
+  mix(k, list.size());
+  k.plain &= list.size() <= kde::kMaxArgs;  // a signature does not see more
+  if (k.plain)
+    for (const auto& t : list) look(k, t);
+}
+void look(Key& k, const at::Scalar& s) {
+  mix(k, static_cast<uint64_t>(s.type()));
+  k.plain &= !s.isSymbolic() && !s.isComplex();
+  if (!k.plain) return;
+  const double d = s.isFloatingPoint() ? s.toDouble() : 0;
+  mix(k, s.isFloatingPoint() ? std::bit_cast<uint64_t>(d) : static_cast<uint64_t>(s.toLong()));
+}
+void look(Key& k, int64_t v) { mix(k, static_cast<uint64_t>(v)); }
+void look(Key& k, bool v) { mix(k, v); }
+void look(Key& k, std::string_view text) { mix(k, std::hash<std::string_view>{}(text)); }
+void look(Key& k, std::optional<at::ScalarType> t) { mix(k, t ? static_cast<uint64_t>(*t) + 1 : 0); }
+void look(Key& k, at::OptionalIntArrayRef list) {
+  mix(k, list ? list->size() + 1 : 0);
+  if (list)
+    for (const int64_t v : *list) mix(k, static_cast<uint64_t>(v));
+}
+
+struct Remembered {
+  kde::Signature signature;
+  uint64_t others = 0;
+  uint32_t epoch = 0;  // 0: empty
+  bool idle = false;
+  const kde::Route* route = nullptr;
+};
+
+// One slot a hash, a table a thread: no lock, and a collision only costs the general path.
+Remembered& slotOf(const Key& k) {
+  constexpr size_t kSlots = 512;
+  thread_local std::unique_ptr<Remembered[]> table = std::make_unique<Remembered[]>(kSlots);
+  return table[((k.signature.hash() ^ k.others) * 0x9e3779b97f4a7c15u) >> (64 - 9)];
+}
+
+// ---- arguments as the CPU kernel takes them ----
+
+class CpuArguments {
+ public:
+  explicit CpuArguments(Faces& faces) : faces_(faces) {}
+  at::Tensor& of(const at::Tensor& t) { return keep(isNpu(t) ? faces_.face(t) : t); }
+  at::ITensorListRef of(const at::ITensorListRef& list) {
+    for (const auto& t : list) list_.push_back(isNpu(t) ? faces_.face(t) : t);
+    return at::ITensorListRef(list_);
+  }
+  template <class T>
+  const T& of(const T& v) { return v; }
+
+ private:
+  at::Tensor& keep(at::Tensor t) {
+    TORCH_INTERNAL_ASSERT(used_ < tensors_.size());
+    return tensors_[used_++] = std::move(t);
+  }
+  Faces& faces_;
+  std::array<at::Tensor, 4> tensors_;
+  size_t used_ = 0;
+  std::vector<at::Tensor> list_;
+};
+
+template <class Op, auto general, class Schema>
+struct Typed;
+
+// Op: at::_ops::X. general: PyTorch's own kernel for it, which ends in our `.out`.
+template <class Op, auto general, class R, class... A>
+struct Typed<Op, general, R(A...)> {
+  static inline NameId name = 0;  // of the `.out` operator, which the general path routes and counts
+
+  static R call(A... args) {
+    Key key;
+    (look(key, args), ...);
+    ocl::Device* device = key.plain ? openedDevice(key.device) : nullptr;
+    if (!device || !device->sharedMemory()) return general(args...);
+    key.signature.op = name;
+    key.signature.device = static_cast<uint8_t>(key.device);
+    key.signature.queue_idle = currentQueue(*device).idle();
+    const uint32_t epoch = kde::epochOf(router(key.device));
+    Remembered& r = slotOf(key);
+    if (r.epoch == epoch && r.idle == key.signature.queue_idle && r.others == key.others && r.signature == key.signature)
+      return onHost(*device, *r.route, args...);
+    lastDecision() = {};
+    auto&& out = general(args...);
+    const Decision& d = lastDecision();
+    if (d.route && d.place == Place::host && d.route->op == name)
+      r = {key.signature, key.others, epoch, key.signature.queue_idle, d.route};
+    return std::forward<decltype(out)>(out);
+  }
+
+ private:
+  static R onHost(ocl::Device& device, const kde::Route& route, A... args) {
+    SiteScope site;
+    ocl::currentTag().route = route.id;
+    telemetry::countCall(site.site(), route.id);
+    waitForHost(device);
+    Faces faces(device, /*staged=*/false);
+    CpuArguments cpu(faces);
+    HostAllocationScope memory(static_cast<int>(device.index()));
+    at::AutoDispatchBelowADInplaceOrView below;
+    c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    constexpr c10::DispatchKeySet kCpu(c10::DispatchKey::CPU);
+    try {
+      if constexpr (std::is_same_v<R, at::Tensor>) {
+        return npuResult(Op::redispatch(kCpu, cpu.of(args)...), device, /*staged=*/false);
+      } else {
+        Op::redispatch(kCpu, cpu.of(args)...);
+        return std::get<0>(std::forward_as_tuple(args...));  // in place
+      }
+    } catch (const c10::Error& error) {
+      refuseDtype(error, nameText(name), faces.originals(), device);
+      throw;
+    }
+  }
+};
+
+}  // namespace
+
+void installHostFast() {
+  static torch::Library lib(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  const auto hasRow = [](std::string_view op) {  // then the row's launcher takes the call
+    for (const NativeOp* row : nativeOps())
+      if (std::string_view(row->schema).substr(6) == op) return true;
+    return false;
+  };
+#define TYPED(schema_name, out_name, op, function)                                                                          \
+  if (!hasRow(schema_name)) {                                                                                               \
+    using Op = at::_ops::op;                                                                                                \
+    using T = Typed<Op, static_cast<Op::schema*>(&at::compositeexplicitautogradnonfunctional::function), Op::schema>;       \
+    T::name = internName("aten::" out_name);                                                                                \
+    lib.impl(schema_name, &T::call);                                                                                        \
+  }
+  TYPED("add.Tensor", "add.out", add_Tensor, add)
+  TYPED("add_.Tensor", "add.out", add__Tensor, add_)
+  TYPED("sub.Tensor", "sub.out", sub_Tensor, sub)
+  TYPED("sub_.Tensor", "sub.out", sub__Tensor, sub_)
+  TYPED("mul.Tensor", "mul.out", mul_Tensor, mul)
+  TYPED("mul_.Tensor", "mul.out", mul__Tensor, mul_)
+  TYPED("div.Tensor", "div.out", div_Tensor, div)
+  TYPED("div_.Tensor", "div.out", div__Tensor, div_)
+  TYPED("eq.Tensor", "eq.Tensor_out", eq_Tensor, eq)
+  TYPED("gt.Tensor", "gt.Tensor_out", gt_Tensor, gt)
+  TYPED("lt.Tensor", "lt.Tensor_out", lt_Tensor, lt)
+  TYPED("eq.Scalar", "eq.Scalar_out", eq_Scalar, eq)
+  TYPED("gt.Scalar", "gt.Scalar_out", gt_Scalar, gt)
+  TYPED("lt.Scalar", "lt.Scalar_out", lt_Scalar, lt)
+  TYPED("pow.Tensor_Scalar", "pow.Tensor_Scalar_out", pow_Tensor_Scalar, pow)
+  TYPED("exp", "exp.out", exp, exp)
+  TYPED("tanh", "tanh.out", tanh, tanh)
+  TYPED("sigmoid", "sigmoid.out", sigmoid, sigmoid)
+  TYPED("neg", "neg.out", neg, neg)
+  TYPED("sqrt", "sqrt.out", sqrt, sqrt)
+  TYPED("rsqrt", "rsqrt.out", rsqrt, rsqrt)
+  TYPED("gelu", "gelu.out", gelu, gelu)
+  TYPED("silu", "silu.out", silu, silu)
+  TYPED("mm", "mm.out", mm, mm)
+  TYPED("bmm", "bmm.out", bmm, bmm)
+  TYPED("addmm", "addmm.out", addmm, addmm)
+  TYPED("sum.dim_IntList", "sum.IntList_out", sum_dim_IntList, sum)
+  TYPED("mean.dim", "mean.out", mean_dim, mean)
+  TYPED("_softmax", "_softmax.out", _softmax, _softmax)
+  TYPED("_log_softmax", "_log_softmax.out", _log_softmax, _log_softmax)
+  TYPED("cat", "cat.out", cat, cat)
+#undef TYPED
+}
+
+}  // namespace flagos::glue

@@ -1,0 +1,5 @@
+"""Tests of the device face use the helpers beside the folder."""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -1,0 +1,156 @@
+"""The host route: the CPU's numbers on the tensor's own memory, counted under its own name, also on its short path."""
+import json
+
+from support import good
+
+# Each is called on both devices; the first call decides, later ones take the short path.
+CALLS = """
+    import torch
+    torch.manual_seed(0)
+    def data(dtype=torch.float32):
+        a = torch.rand(6, 8) * 4 - 2
+        return a.to(dtype)
+    CALLS = {
+        "add": lambda a, b: a + b, "add number": lambda a, b: a + 2, "add alpha": lambda a, b: torch.add(a, b, alpha=3), "sub": lambda a, b: a - b,
+        "mul": lambda a, b: a * b, "mul number": lambda a, b: a * 0.5, "div": lambda a, b: a / (b.abs() + 1), "same twice": lambda a, b: a * a,
+        "eq": lambda a, b: a == b, "gt": lambda a, b: a > b, "lt": lambda a, b: a < b, "gt number": lambda a, b: a > 0, "eq number": lambda a, b: a == 1,
+        "lt number": lambda a, b: a < 0.25, "pow": lambda a, b: a.abs() ** 2, "pow 1.5": lambda a, b: (a.abs() + 1) ** 1.5, "exp": lambda a, b: torch.exp(a),
+        "tanh": lambda a, b: torch.tanh(a), "sigmoid": lambda a, b: torch.sigmoid(a), "neg": lambda a, b: -a, "sqrt": lambda a, b: torch.sqrt(a.abs()),
+        "rsqrt": lambda a, b: torch.rsqrt(a.abs() + 1), "gelu": lambda a, b: torch.nn.functional.gelu(a), "gelu tanh": lambda a, b: torch.nn.functional.gelu(a, approximate="tanh"),
+        "silu": lambda a, b: torch.nn.functional.silu(a), "mm": lambda a, b: a @ b.t(), "bmm": lambda a, b: torch.bmm(a[None], b.t()[None]),
+        "addmm": lambda a, b: torch.addmm(a[:, :6], a, b.t(), beta=0.5, alpha=2), "sum": lambda a, b: a.sum(1), "sum 0": lambda a, b: a.sum(0, keepdim=True),
+        "sum dtype": lambda a, b: a.sum(1, dtype=torch.float64), "mean": lambda a, b: a.mean(1), "mean 0": lambda a, b: a.mean((0, 1)),
+        "softmax": lambda a, b: torch.softmax(a, 1), "softmax 0": lambda a, b: torch.softmax(a, 0), "log_softmax": lambda a, b: torch.log_softmax(a, 1),
+        "cat": lambda a, b: torch.cat([a, b]), "cat 1": lambda a, b: torch.cat([a, b, a], 1), "row": lambda a, b: a + b[0], "column": lambda a, b: a * b[:, :1],
+        "cpu scalar": lambda a, b: a + torch.tensor(1.5), "promote": lambda a, b: a.to(torch.int32) * 1.5, "halves": lambda a, b: a.half() + b,
+        "transposed": lambda a, b: a.t() + b.t(), "offset": lambda a, b: a[1:4, 2:] * b[2:5, ::1][:, 2:], "none": lambda a, b: a[:0] + b[:0],
+        "zero dim": lambda a, b: a[0, 0] + b[0, 0], "expanded": lambda a, b: a[:1].expand(6, 8) * b,
+    }
+    INPLACE = {"add_": lambda a, b: a.add_(b), "sub_": lambda a, b: a.sub_(b[0]), "mul_": lambda a, b: a.mul_(2), "div_": lambda a, b: a.div_(4),
+               "view": lambda a, b: a[1:3, ::2].mul_(b[1:3, ::2]), "column": lambda a, b: a.t()[2].add_(1, alpha=2), "itself": lambda a, b: a.add_(a)}
+"""
+
+
+def test_values_strides_and_dtypes_are_the_cpus():
+    code = CALLS + """
+    wrong = []
+    for name, f in CALLS.items():
+        for round in range(4):
+            a, b = data(), data()
+            expected, got = f(a, b), f(a.to("npu"), b.to("npu"))
+            if got.device.type != "npu" or got.dtype != expected.dtype or got.stride() != expected.stride() or not torch.equal(got.cpu(), expected):
+                wrong.append((name, round))
+            if got.untyped_storage().nbytes() != expected.untyped_storage().nbytes(): wrong.append((name, "bytes"))
+    for name, f in INPLACE.items():
+        a, b = data(), data()
+        x, y = a.to("npu"), b.to("npu")
+        address = x.data_ptr()
+        for round in range(4):
+            before = x._version
+            f(a, b); r = f(x, y)
+            if not torch.equal(x.cpu(), a) or x.data_ptr() != address or x._version != before + 1: wrong.append((name, round))
+    print(wrong)
+    print([r for r in torch.flagos._C.route_counts() if r["kernel"].startswith("opencl.")])
+    """
+    assert good(code, FLAGOS_ROUTE="host") == "[]\n[]\n"
+
+
+def test_the_short_path_is_counted_as_the_long_one():
+    """Calls of a line are counted for `host.aten` under the operator's name; live bytes belong to the line that asked."""
+    code = """
+        import torch, json
+        a, b = torch.rand(4, 4, device="npu"), torch.rand(4, 4, device="npu")
+        kept = []
+        for _ in range(50):
+            kept.append(torch.mul(a, b))
+        a.add_(b)
+        counts = {r["op"]: (r["kernel"], r["calls"]) for r in torch.flagos._C.route_counts() if r["op"] in ("aten::mul.out", "aten::add.out")}
+        bytes = {r["line"]: r["live_bytes"] for r in torch.flagos._C.site_counts() if r["live_bytes"]}
+        print(json.dumps([counts, bytes]))
+    """
+    counts, held = json.loads(good(code, FLAGOS_ROUTE="host"))
+    assert counts == {"aten::mul.out": ["host.aten", 50], "aten::add.out": ["host.aten", 1]}
+    assert held["6"] == 50 * 128
+
+
+def test_a_changed_rule_ends_the_short_path_at_once():
+    code = """
+        import torch
+        from flagos import _C
+        a = torch.rand(4, 4, device="npu")
+        def kernels(): return {r["kernel"]: r["calls"] for r in _C.route_counts() if r["op"] == "aten::mul.out"}
+        for _ in range(3): a * a
+        _C.route_set("aten::mul.out", "opencl.pointwise.wide")
+        for _ in range(4): a * a
+        _C.route_set("aten::mul.out", "host.aten")
+        for _ in range(5): a * a
+        print(kernels())
+        _C.route_set("", "")
+        try: _C.route_set("aten::mul.out", "opencl.nothing")
+        except ValueError as error: print("opencl.nothing" in str(error))
+    """
+    assert good(code, FLAGOS_ROUTE="host") == "{'host.aten': 8, 'opencl.pointwise.wide': 4}\nTrue\n"
+
+
+def test_host_work_waits_for_kernels_and_kernels_see_host_work():
+    code = """
+        import torch
+        from flagos import _C
+        a = torch.ones(300_000, device="npu")
+        _C.route_set("aten::mul.out", "opencl.pointwise.wide"); _C.route_set("aten::add.out", "host.aten")
+        wrong = 0
+        for i in range(30):
+            b = a * 2          # a kernel
+            c = b + 1          # the host, at once after it
+            d = c * 2          # a kernel on what the host wrote
+            d.add_(1)          # the host, in place
+            wrong += (d != 7).sum().item()
+        print(wrong)
+    """
+    assert good(code) == "0\n"
+
+
+def test_autograd_inference_mode_and_threads():
+    code = """
+        import threading, torch
+        def grads(device):
+            torch.manual_seed(1)
+            x, w = torch.randn(5, 4).to(device).requires_grad_(), torch.randn(4, 3).to(device).requires_grad_()
+            for _ in range(3):
+                y = torch.tanh(torch.addmm(torch.zeros(3, device=device), x, w)) * 2 + x[:, :3]
+                (torch.softmax(y, 1) * torch.sigmoid(y)).sum(0).mean(0).backward()
+            return x.grad.cpu(), w.grad.cpu()
+        print(all(torch.allclose(a, b, atol=1e-6) for a, b in zip(grads("cpu"), grads("npu"))))
+        with torch.inference_mode():
+            t = torch.ones(3, device="npu")
+            for _ in range(3): u = t * 3
+            print(u.is_inference(), u.tolist(), t.add_(1).tolist())
+        results = [0] * 4
+        def work(i):
+            x = torch.full((100,), float(i), device="npu")
+            for _ in range(500): x = (x * 2 - x) + 1
+            results[i] = x.sum().item()
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        [t.start() for t in threads]; [t.join() for t in threads]
+        print(results)
+        print(torch.func.vmap(lambda r: r * 2 + 1)(torch.ones(2, 3, device="npu")).sum().item(), torch.func.grad(lambda v: (v * v).sum())(torch.ones(3, device="npu")).tolist())
+        p = torch.nn.Parameter(torch.ones(2, device="npu")); del p
+        a = torch.ones(4, device="npu"); b = a.view(2, 2)
+        try: (b.requires_grad_() * 1).add_(a); print("added")
+        except RuntimeError as error: print("size" in str(error))
+    """
+    assert good(code, FLAGOS_ROUTE="host").splitlines() == ["True", "True [3.0, 3.0, 3.0] [2.0, 2.0, 2.0]", "[50000.0, 50100.0, 50200.0, 50300.0]",
+                                                            "18.0 [2.0, 2.0, 2.0]", "True"]
+
+
+def test_memory_is_given_back():
+    code = """
+        import torch
+        a = torch.rand(64, 64, device="npu"); b = torch.rand(64, 64, device="npu")
+        def step():
+            for _ in range(20): c = torch.softmax(a @ b + a, 1).sum(0)
+        step(); before = torch.npu.memory_allocated()
+        for _ in range(20): step()
+        print(torch.npu.memory_allocated() == before, torch.npu.max_memory_allocated() < before + 40 * 64 * 64 * 4)
+    """
+    assert good(code, FLAGOS_ROUTE="host") == "True True\n"
