@@ -1,6 +1,7 @@
 #include "lsp/python/analysis.h"
 
 #include "lsp/findings/registry.h"
+#include "lsp/predict/predict.h"
 #include "lsp/python/interp.h"
 
 namespace flagos::lsp {
@@ -27,6 +28,7 @@ Analysis analyse(std::shared_ptr<const SourceUnit> unit, Workspace& workspace, c
     return true;
   };
   if (!follow(false)) follow(true);
+  predict(out, options.machine);
   finishFindings(out, options);
   return out;
 }

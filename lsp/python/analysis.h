@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lsp/predict/predicted.h"
 #include "lsp/python/workspace.h"
 #include "runtime/dal/description.h"
 
@@ -65,6 +66,8 @@ struct Analysis {
   std::vector<Site> sites;                 // by position
   std::vector<Finding> findings;           // by position, suppressed ones left out
   std::vector<Note> notes;
+  std::vector<OpUse> ops;                  // operator calls that were followed, in order
+  std::shared_ptr<const Predicted> predicted;
   std::vector<std::shared_ptr<const SourceUnit>> others;  // files that were followed
   bool gave_up = false;                    // something was left out: results are what was seen
   std::string gave_up_why;

@@ -23,7 +23,7 @@ Value Interp::callExternal(const std::string& name, Args& args, const Node* n) {
     return none();
   }
   if (auto v = callLibrary(name, args, n)) return *v;
-  if (auto v = callTorch(name, args, n)) return withTraits(*v, nullptr, args, name);
+  if (auto v = callTorch(name, args, n)) return withTraits(shaped(*v, nullptr, args, name, n), nullptr, args, name);
   emit(E::foreign, n, name, nullptr, args);
   if (auto v = callEcosystem(name, args, n)) return *v;
   return unknown("`" + name + "()` is outside the workspace");

@@ -111,7 +111,7 @@ Value Interp::callBound(const Value& m, Args& args, const Node* n) {
   if (!m->items.empty()) return callFunction(m->items[0], args, n, m->self);
   const Value& self = m->self;
   switch (self->kind) {
-    case V::tensor: return withTraits(callTensor(self, m->text, args, n), self, args, m->text);
+    case V::tensor: return withTraits(shaped(callTensor(self, m->text, args, n), self, args, m->text, n), self, args, m->text);
     case V::instance: {
       if (auto v = callModuleMethod(self, m->text, args, n)) return *v;
       if (auto v = callParser(self, m->text, args, n)) return *v;
@@ -365,7 +365,7 @@ Value Interp::callInstance(const Value& instance, Args& args, const Node* n) {
     }
     for (const auto& a : args.list)
       if (isAny(a.value, V::tensor))
-        return withTraits(map(a.value, [&](const Value& t) { return t->kind == V::tensor ? tensorOn(t->device) : t; }), instance, args, "()");
+        return withTraits(shaped(map(a.value, [&](const Value& t) { return t->kind == V::tensor ? tensorOn(t->device) : t; }), instance, args, "()", n), instance, args, "()");
     return withTraits(tensorOn(moduleDevice(instance)), instance, args, "()");
   }
   return unknown("`" + textOf(n, 40) + "` is not followed");

@@ -84,7 +84,7 @@ Value Interp::evalInner(const Node* n) {
           auto t = std::make_shared<Val>(*x);
           t->made_by = nullptr;
           if (t->text != "?") t->text.clear();
-          return withTraits(t, x, {}, "unary");
+          return withTraits(shaped(t, x, {}, "unary", n), x, {}, "unary");
         }
         return x;
       });
@@ -299,7 +299,7 @@ Value Interp::binaryOn(const Node* n, const Value& a, const Value& b) {
     Value device;
     forEach(a, [&](const Value& x) { if (x->kind == V::tensor) device = join(device, x->device); });
     if (!device) forEach(b, [&](const Value& x) { if (x->kind == V::tensor) device = join(device, x->device); });
-    return withTraits(tensorOn(device), nullptr, both, n->text);
+    return withTraits(shaped(tensorOn(device), nullptr, both, n->text, n), nullptr, both, n->text);
   }
   const auto text = n->text;
   const auto textual = [](const Value& v) { return v->kind == V::string || v->kind == V::runtime; };

@@ -164,6 +164,12 @@ class Interp {
   Value tensorFrom(Args& args, std::string_view why);
   std::optional<Value> externalAttribute(const std::string& name);
 
+  // shapes.cpp
+  Value shaped(const Value& result, const Value& receiver, const Args& args, std::string_view what, const Node* n);
+  // `why` not empty: why the calls are not known. `object`: the layer, so that two equal layers of one line count twice.
+  void noteOps(const Node* n, std::vector<OpCall> calls, const Value& device, uint32_t object = 0, std::string why = {}, double copied = 0);
+  void noteCopy(const Node* n, const Value& from, const Value& to, std::optional<double> bytes);
+
   // libraries.cpp
   Value libraryObject(const std::string& call, Args& args);
   Value libraryDevice(const Value& object);
@@ -240,6 +246,8 @@ class Interp {
   std::optional<bool> uses_torch_;
   std::map<std::pair<uint32_t, std::string>, Finding> findings_;
   std::map<uint32_t, Note> notes_;
+  std::vector<OpUse> ops_;
+  std::set<std::string> op_keys_;
   bool spent();                            // the budget of steps or time ran out
   size_t steps_ = 0;
   uint64_t deadline_ = 0;

@@ -185,6 +185,7 @@ bool Interp::onAccelerator(const Value& v) {
 
 void Interp::collect(Analysis& out) {
   out.unit = unit_;
+  out.ops = std::move(ops_);
   std::vector<LoadedModule*> all;
   std::unordered_map<const LoadedModule*, bool> seen;
   for (auto* m : used_in_order_) store_.closure(*m, all, seen);

@@ -210,6 +210,7 @@ Value Interp::callTensor(const Value& tensor, const std::string& method, Args& a
     event.list.push_back({"$target", target, nullptr});
     emit(n, call, tensor, event);
     record(n, call, "move", target, bytes, how);
+    noteCopy(n, tensor->device, target, bytes);
     return moved(target);
   }
   if (method == "cpu") {
@@ -218,6 +219,7 @@ Value Interp::callTensor(const Value& tensor, const std::string& method, Args& a
     event.list.push_back({"$target", cpu, nullptr});
     emit(n, call, tensor, event);
     record(n, call, "copy", cpu, bytes, how);
+    noteCopy(n, tensor->device, cpu, bytes);
     return moved(cpu);
   }
   if (kNew.count(method)) {
@@ -278,6 +280,7 @@ std::optional<Value> Interp::callModuleMethod(const Value& instance, const std::
     event.list.push_back({"$target", target, nullptr});
     emit(n, call, instance, event);
     record(n, call, kind, target, bytes, how);
+    noteCopy(n, moduleDevice(instance), target, bytes);
     moveModule(instance, target);
     return instance;
   };

@@ -109,10 +109,17 @@ Value Interp::factory(const std::string& name, Args& args, const Node* n) {
   out->dtype = size.dtype;
   out->shape = size.shape;
   const std::optional<double> bytes = size.bytes();
+  const auto filled = [&](const Value& where) {   // what making it costs: nothing where memory is only taken
+    static const std::map<std::string, std::string, std::less<>> fills = {{"zeros", "aten::zero_"}, {"ones", "aten::fill_.Scalar"},
+        {"full", "aten::fill_.Scalar"}, {"rand", "aten::uniform_"}, {"randn", "aten::normal_"}};
+    const auto f = fills.find(name.substr(6));
+    if (f != fills.end() && size.shape && dtypeBytes(size.dtype) > 0) noteOps(n, {{f->second, {{*size.shape, size.dtype}}, ""}}, where);
+  };
   if (device && !is(device->value, V::none)) {
     out->device = asDevice(device->value, device->node ? device->node : n);
     out->dims = hasSize(name, args);
     record(n, name, "placement", out->device, bytes, size.how());
+    filled(out->device);
     emit(n, name, nullptr, args);
     return out;
   }
@@ -122,6 +129,7 @@ Value Interp::factory(const std::string& name, Args& args, const Node* n) {
   out->device = defaultDevice(decided);
   if (decided) {
     record(n, name, "placement", out->device, bytes, size.how());
+    filled(out->device);
   } else if (args.unknown_rest) {
     out->device = unknown("`device` may come from **kwargs that are not followed");
     record(n, name, "placement", out->device, bytes, size.how());
@@ -141,6 +149,16 @@ Value Interp::layer(const std::string& name, Args& args, const Node* n) {
   v->object = heap_.make();
   heap_.at(v->object).cls = external(name);
   heap_.at(v->object).born = n;
+  const auto& names = layerParameters(cls);
+  auto config = std::make_shared<Val>();   // the constructor's arguments by name, for the shapes of its results
+  config->kind = V::partial;
+  for (size_t i = 0; i < args.list.size() && !args.unknown_rest; ++i) {
+    const auto& a = args.list[i];
+    if (!a.name.empty()) config->named.emplace_back(a.name, a.value);
+  }
+  for (size_t i = 0; i < names.size() && !args.unknown_rest; ++i)
+    if (const Arg* a = args.at(i)) config->named.emplace_back(names[i], a->value);
+  if (!args.unknown_rest) heap_.set(v->object, "$config", config);
   const bool container = cls == "Sequential" || cls == "ModuleList" || cls == "ModuleDict";
   if (container) {
     std::vector<Value> items;

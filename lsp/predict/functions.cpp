@@ -1,0 +1,279 @@
+// Shapes of functions, methods and operators on tensors.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "lsp/predict/shapes.h"
+#include "lsp/python/interp.h"
+
+namespace flagos::lsp {
+namespace {
+
+std::optional<int64_t> integerOf(const Value& v) { return is(v, V::integer) ? std::optional<int64_t>(v->number) : std::nullopt; }
+
+std::optional<Shape> integers(const std::vector<Value>& items) {
+  Shape out;
+  for (const auto& i : items) {
+    const auto n = integerOf(i);
+    if (!n) return std::nullopt;
+    out.push_back(*n);
+  }
+  return out;
+}
+
+// Sizes or dimensions given as one tuple or as separate arguments, from the i-th positional on.
+std::optional<Shape> list(const Args& args, size_t from) {
+  const Arg* first = args.at(from);
+  if (!first) return std::nullopt;
+  if (is(first->value, V::tuple) || is(first->value, V::list)) return integers(first->value->items);
+  std::vector<Value> items;
+  for (size_t i = from; const Arg* a = args.at(i); ++i) items.push_back(a->value);
+  return integers(items);
+}
+
+std::optional<int64_t> dimension(const Arg* a, size_t rank, std::optional<int64_t> fallback = {}) {
+  const auto n = a ? integerOf(a->value) : fallback;
+  if (!n) return std::nullopt;
+  const int64_t r = static_cast<int64_t>(rank);
+  const int64_t d = *n < 0 ? *n + r : *n;
+  return d >= 0 && d < r ? std::optional<int64_t>(d) : std::nullopt;
+}
+
+std::optional<int64_t> count(const Shape& s) {
+  int64_t n = 1;
+  for (const auto x : s) if (__builtin_mul_overflow(n, x, &n)) return std::nullopt;
+  return n;
+}
+
+Inferred reduce(const std::string& name, const Shape& x, DType d, const Args& args, size_t at) {
+  Inferred out{true, std::nullopt, name == "argmax" || name == "argmin" ? DType::int64 : d, {}};
+  const Arg* dim = args.get(at, "dim");
+  const Arg* keep = args.get(at + 1, "keepdim");
+  if (keep && truth(keep->value) == Truth::unknown) return out;
+  const bool kept = keep && truth(keep->value) == Truth::yes;
+  std::set<int64_t> gone;
+  if (!dim || is(dim->value, V::none)) {
+    for (size_t i = 0; i < x.size(); ++i) gone.insert(static_cast<int64_t>(i));
+  } else {
+    const std::vector<Value> items = is(dim->value, V::tuple) || is(dim->value, V::list) ? dim->value->items : std::vector<Value>{dim->value};
+    for (const auto& i : items) {
+      const Arg one{"", i, nullptr};
+      const auto n = dimension(&one, x.size());
+      if (!n) return out;
+      gone.insert(*n);
+    }
+  }
+  Shape r;
+  int64_t reduced = 1;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (!gone.count(static_cast<int64_t>(i))) r.push_back(x[i]);
+    else { reduced *= x[i]; if (kept) r.push_back(1); }
+  }
+  if (d == DType::bool_ || (name == "sum" && (d == DType::int32 || d == DType::int8 || d == DType::uint8))) out.dtype = DType::int64;
+  out.shape = r;
+  out.ops.push_back({"aten::" + name, {{x, d}}, "reduced=" + std::to_string(reduced)});
+  return out;
+}
+
+Inferred matmul(const Shape& a, const Shape& b, DType d) {
+  Inferred out{true, std::nullopt, d, {}};
+  if (a.empty() || b.empty()) return out;
+  if (a.size() == 1 || b.size() == 1) {
+    if (a.back() != b[b.size() >= 2 ? b.size() - 2 : 0]) return out;
+    Shape r(a.begin(), a.end() - 1);
+    if (b.size() > 1) { r.assign(b.begin(), b.end() - 2); r.push_back(b.back()); }
+    out.shape = r;
+    return out;
+  }
+  if (a.back() != b[b.size() - 2]) return out;
+  const auto batch = broadcast(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2));
+  if (!batch) return out;
+  Shape r = *batch;
+  r.push_back(a[a.size() - 2]);
+  r.push_back(b.back());
+  out.shape = r;
+  const auto n = count(*batch);
+  if (!n) return out;
+  if (batch->empty()) out.ops.push_back({"aten::mm", {{a, d}, {b, d}}, ""});
+  else out.ops.push_back({"aten::bmm", {{{*n, a[a.size() - 2], a.back()}, d}, {{*n, a.back(), b.back()}, d}}, ""});
+  return out;
+}
+
+// The same layer as a function: F.conv2d(x, w, b, stride, ...) with sizes from the weight.
+Inferred asLayer(const std::string& cls, std::vector<std::pair<std::string, Value>> config, const Value& input) {
+  auto c = std::make_shared<Val>();
+  c->named = std::move(config);
+  return inferLayer(cls, c, input);
+}
+
+}  // namespace
+
+Inferred inferFunction(std::string_view name, const Value& receiver, const Args& args) {
+  static const std::map<std::string, std::string, std::less<>> unary = {
+      {"relu", "aten::relu"}, {"gelu", "aten::gelu"}, {"silu", "aten::silu"}, {"sigmoid", "aten::sigmoid"}, {"tanh", "aten::tanh"}, {"exp", "aten::exp"},
+      {"log", "aten::log"}, {"sqrt", "aten::sqrt"}, {"rsqrt", "aten::rsqrt"}, {"abs", "aten::abs"}, {"neg", "aten::neg"}, {"unary", "aten::neg"},
+      {"sin", "aten::sin"}, {"cos", "aten::cos"}, {"erf", "aten::erf"}, {"clone", "aten::clone"}, {"leaky_relu", "aten::leaky_relu"},
+      {"softmax", "aten::softmax.int"}, {"log_softmax", "aten::log_softmax.int"}, {"relu_", "aten::relu_"}};
+  static const std::map<std::string, std::string, std::less<>> binary = {
+      {"+", "aten::add.Tensor"}, {"-", "aten::sub.Tensor"}, {"*", "aten::mul.Tensor"}, {"/", "aten::div.Tensor"}, {"add", "aten::add.Tensor"},
+      {"sub", "aten::sub.Tensor"}, {"mul", "aten::mul.Tensor"}, {"div", "aten::div.Tensor"}, {"maximum", "aten::maximum"}, {"minimum", "aten::minimum"}};
+  static const std::set<std::string, std::less<>> compare = {"<", ">", "<=", ">=", "==", "!="};
+  static const std::set<std::string, std::less<>> keeps = {"contiguous", "detach", "requires_grad_", "dropout", "float", "half", "double", "bfloat16",
+      "long", "int", "bool", "zero_", "fill_", "normal_", "uniform_", "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "full_like",
+      "clamp", "masked_fill"};
+  std::vector<Value> tensors;
+  if (is(receiver, V::tensor)) tensors.push_back(receiver);
+  for (const auto& a : args.list) if (a.name.empty() && is(a.value, V::tensor)) tensors.push_back(a.value);
+  if (tensors.empty() || args.unknown_rest) return {};
+  const Value& x = tensors[0];
+  const size_t at = is(receiver, V::tensor) ? 0 : 1;     // the first argument that is not the tensor itself
+  const DType d = x->dtype;
+  const bool sized = x->shape.has_value();
+  const Inferred open{true, std::nullopt, DType::other, {}};
+
+  if (const auto u = unary.find(name); u != unary.end()) {
+    if (!sized) return {true, std::nullopt, d, {}};
+    return {true, x->shape, d, {{u->second, {{*x->shape, d}}, ""}}};
+  }
+  if (keeps.count(name)) {
+    static const std::map<std::string, DType, std::less<>> casts = {{"float", DType::float32}, {"half", DType::float16}, {"double", DType::float64},
+        {"bfloat16", DType::bfloat16}, {"long", DType::int64}, {"int", DType::int32}, {"bool", DType::bool_}};
+    const auto cast = casts.find(name);
+    DType to = cast == casts.end() ? d : cast->second;
+    if (const Arg* a = args.keyword("dtype")) to = is(a->value, V::dtype) ? a->value->dtype : DType::other;
+    return {true, x->shape, to, {}};
+  }
+  const auto b = binary.find(name);
+  if (b != binary.end() || compare.count(name)) {
+    DType result = d;
+    std::optional<Shape> shape = x->shape;
+    OpCall op{b != binary.end() ? b->second : "aten::eq.Tensor", {}, ""};
+    if (sized) op.operands.push_back({*x->shape, d});
+    if (tensors.size() > 1) {
+      const Value& y = tensors[1];
+      result = x->shape && y->shape && (x->shape->empty() != y->shape->empty()) ? (x->shape->empty() ? y->dtype : d) : promote(d, y->dtype);
+      shape = x->shape && y->shape ? broadcast(*x->shape, *y->shape) : std::nullopt;
+      if (y->shape) op.operands.push_back({*y->shape, y->dtype});
+    } else {
+      for (const auto& a : args.list)
+        if (!is(a.value, V::tensor) && !is(a.value, V::integer) && !is(a.value, V::real)) return open;   // an operand that is not known
+    }
+    if (compare.count(name)) result = DType::bool_;
+    if (!shape) return {true, std::nullopt, result, {}};
+    return {true, shape, result, {op}};
+  }
+  if (name == "@" || name == "matmul" || name == "mm" || name == "bmm") {
+    if (tensors.size() < 2 || !sized || !tensors[1]->shape) return {true, std::nullopt, d, {}};
+    return matmul(*x->shape, *tensors[1]->shape, d);
+  }
+  if (name == "sum" || name == "mean" || name == "argmax" || name == "argmin") {
+    if (!sized) return open;
+    return reduce(std::string(name), *x->shape, d, args, at);
+  }
+  if (name == "linear") {
+    if (tensors.size() < 2 || !sized || !tensors[1]->shape || tensors[1]->shape->size() != 2) return open;
+    const Shape& w = *tensors[1]->shape;
+    return asLayer("Linear", {{"in_features", integer(w[1])}, {"out_features", integer(w[0])}, {"bias", boolean(tensors.size() > 2)}}, x);
+  }
+  if (name == "conv2d" || name == "conv1d") {
+    if (tensors.size() < 2 || !sized || !tensors[1]->shape || tensors[1]->shape->size() < 3) return open;
+    const Shape& w = *tensors[1]->shape;
+    std::vector<Value> kernel;
+    for (size_t i = 2; i < w.size(); ++i) kernel.push_back(integer(w[i]));
+    const Arg* g = args.get(at + 5, "groups");
+    const auto groups = g ? integerOf(g->value) : std::optional<int64_t>(1);
+    if (!groups) return open;
+    std::vector<std::pair<std::string, Value>> config = {{"in_channels", integer(w[1] * *groups)}, {"out_channels", integer(w[0])},
+        {"kernel_size", tuple(kernel)}, {"bias", boolean(tensors.size() > 2)}, {"groups", integer(*groups)}};
+    const char* names[] = {"stride", "padding", "dilation"};
+    for (size_t i = 0; i < 3; ++i) if (const Arg* a = args.get(at + 2 + i, names[i])) config.emplace_back(names[i], a->value);
+    return asLayer(name == "conv2d" ? "Conv2d" : "Conv1d", std::move(config), x);
+  }
+  if (name == "max_pool2d" || name == "avg_pool2d") {
+    std::vector<std::pair<std::string, Value>> config;
+    const char* names[] = {"kernel_size", "stride", "padding"};
+    for (size_t i = 0; i < 3; ++i) if (const Arg* a = args.get(at + i, names[i])) config.emplace_back(names[i], a->value);
+    return asLayer(name == "max_pool2d" ? "MaxPool2d" : "AvgPool2d", std::move(config), x);
+  }
+  if (name == "adaptive_avg_pool2d") {
+    const Arg* a = args.get(at, "output_size");
+    return a ? asLayer("AdaptiveAvgPool2d", {{"output_size", a->value}}, x) : open;
+  }
+  if (name == "flatten") {
+    std::vector<std::pair<std::string, Value>> config = {{"start_dim", integer(0)}};
+    if (const Arg* a = args.get(at, "start_dim")) config[0].second = a->value;
+    if (const Arg* a = args.get(at + 1, "end_dim")) config.emplace_back("end_dim", a->value);
+    return asLayer("Flatten", std::move(config), x);
+  }
+  if (name == "view" || name == "reshape") {
+    auto r = list(args, at);
+    if (!r) return {true, std::nullopt, d, {}};
+    int64_t known = 1, holes = 0;
+    for (const auto s : *r) { if (s == -1) ++holes; else known *= s; }
+    if (holes > 1) return {true, std::nullopt, d, {}};
+    if (!sized) return {true, holes ? std::nullopt : r, d, {}};
+    const auto n = count(*x->shape);
+    if (!n || (holes && (known == 0 || *n % known != 0)) || (!holes && known != *n)) return {true, std::nullopt, d, {}};
+    for (auto& s : *r) if (s == -1) s = *n / known;
+    return {true, r, d, {}};
+  }
+  if (!sized) return {};
+  Shape r = *x->shape;
+  if (name == "t" || name == "T" || name == "mT") {
+    if (r.size() > 2 && name != "mT") return open;
+    if (r.size() >= 2) std::swap(r[r.size() - 1], r[r.size() - 2]);
+    return {true, r, d, {}};
+  }
+  if (name == "transpose") {
+    const auto i = dimension(args.at(at), r.size()), j = dimension(args.at(at + 1), r.size());
+    if (!i || !j) return {true, std::nullopt, d, {}};
+    std::swap(r[static_cast<size_t>(*i)], r[static_cast<size_t>(*j)]);
+    return {true, r, d, {}};
+  }
+  if (name == "permute") {
+    const auto order = list(args, at);
+    if (!order || order->size() != r.size()) return {true, std::nullopt, d, {}};
+    Shape out;
+    for (const auto o : *order) {
+      const int64_t i = o < 0 ? o + static_cast<int64_t>(r.size()) : o;
+      if (i < 0 || i >= static_cast<int64_t>(r.size())) return open;
+      out.push_back(r[static_cast<size_t>(i)]);
+    }
+    return {true, out, d, {}};
+  }
+  if (name == "unsqueeze") {
+    const auto i = dimension(args.get(at, "dim"), r.size() + 1);
+    if (!i) return {true, std::nullopt, d, {}};
+    r.insert(r.begin() + *i, 1);
+    return {true, r, d, {}};
+  }
+  if (name == "squeeze") {
+    const Arg* a = args.get(at, "dim");
+    if (!a) { std::erase(r, 1); return {true, r, d, {}}; }
+    const auto i = dimension(a, r.size());
+    if (!i) return {true, std::nullopt, d, {}};
+    if (r[static_cast<size_t>(*i)] == 1) r.erase(r.begin() + *i);
+    return {true, r, d, {}};
+  }
+  if (name == "expand") {
+    const auto to = list(args, at);
+    if (!to || to->size() < r.size()) return {true, std::nullopt, d, {}};
+    Shape out = *to;
+    for (size_t i = 0; i < out.size(); ++i)
+      if (out[i] == -1) { if (i < out.size() - r.size()) return open; out[i] = r[i - (out.size() - r.size())]; }
+    return {true, out, d, {}};
+  }
+  if (name == "cross_entropy" || name == "nll_loss" || name == "mse_loss") {
+    Inferred out{true, Shape{}, d, {}};
+    if (const Arg* reduction = args.keyword("reduction"); reduction && !(is(reduction->value, V::string) && reduction->value->text != "none")) return open;
+    if (name == "cross_entropy") out.ops.push_back({"aten::log_softmax.int", {{r, d}}, ""});
+    if (tensors.size() > 1 && tensors[1]->shape && name != "mse_loss")
+      out.ops.push_back({"aten::nll_loss_forward", {{r, d}, {*tensors[1]->shape, DType::int64}}, ""});
+    if (name == "mse_loss" && tensors.size() > 1 && tensors[1]->shape) out.ops.push_back({"aten::mse_loss", {{r, d}, {*tensors[1]->shape, tensors[1]->dtype}}, ""});
+    return out;
+  }
+  if (name == "cat") return open;
+  return {};
+}
+
+}  // namespace flagos::lsp

@@ -1,0 +1,71 @@
+// What the analysis predicts without running: time per line and per function, memory per device. Plain data.
+//
+// A figure exists only where every size it needs is known; else the reason stands in its place. Times are for one execution
+// of a line: how often a loop runs is not part of them.
+#pragma once
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lsp/predict/shapes.h"
+#include "lsp/text/position.h"
+
+namespace flagos::lsp {
+
+// Operator calls of one expression, as the interpreter saw them.
+struct OpUse {
+  Span span;
+  int line = 0;
+  std::vector<OpCall> calls;               // empty: sizes are not known
+  std::string device;                      // "" = not one certain device
+  std::string why;                         // why there is no call or no device
+  double copied = 0;                       // bytes that cross between host and device
+  struct Inside { uint32_t function; std::string name; int first_line = 0, line = 0; };
+  std::vector<Inside> inside;              // the functions around it, outermost first: byte of the definition, the line that runs
+};
+
+struct LinePrediction {
+  int line = 0;
+  std::string device, ops, kernel, bound;  // "linear, relu"; of the slowest call
+  std::optional<double> seconds;
+  double flops = 0, bytes = 0;             // of the calls whose time is known
+  std::string why_missing;                 // no seconds, or: some calls of the line are not in them
+  std::string rates;                       // where the device's rates come from
+};
+
+struct FunctionPrediction {
+  std::string name;                        // "forward"
+  int first_line = 0;
+  double seconds = 0;                      // of the calls whose sizes are known
+  size_t calls = 0, unknown = 0;
+  int bottleneck_line = 0;
+  double bottleneck_share = 0;
+  std::string bound;                       // of the bottleneck line
+};
+
+struct DeviceNeed {
+  std::string device, name;                // "npu:0", the model's name
+  double bytes = 0;                        // of the sites on it whose size is known
+  size_t sites = 0, unknown = 0;           // sites without a size
+  std::optional<double> free, total;
+  std::optional<bool> fits;                // empty: not known (unknown sizes can only add)
+};
+
+struct Predicted {
+  std::vector<LinePrediction> lines;       // by line
+  std::vector<FunctionPrediction> functions;
+  std::vector<DeviceNeed> needs;
+  const LinePrediction* at(int line) const {
+    for (const auto& l : lines) if (l.line == line) return &l;
+    return nullptr;
+  }
+};
+
+// "4.2 ms", "17.2 GiB".
+std::string secondsText(double seconds);
+// What every prediction assumes, in one sentence.
+inline constexpr const char* kAssumptions =
+    "one execution of each line, an empty queue before it, each kernel's usual share of the device's peak rates";
+
+}  // namespace flagos::lsp

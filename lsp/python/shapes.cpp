@@ -1,0 +1,81 @@
+// Puts shapes on results, and remembers the operator calls whose time can be predicted.
+#include <algorithm>
+
+#include "lsp/python/interp.h"
+
+namespace flagos::lsp {
+namespace {
+constexpr size_t kMaxOps = 4000;
+}
+
+Value Interp::shaped(const Value& result, const Value& receiver, const Args& args, std::string_view what, const Node* n) {
+  if (!is(result, V::tensor)) return result;
+  const std::string_view name = what.substr(what.rfind('.') == std::string_view::npos ? 0 : what.rfind('.') + 1);
+  Inferred inferred;
+  uint32_t object = 0;
+  if (is(receiver, V::instance)) {
+    const Value& cls = heap_.at(receiver->object).cls;
+    if (!is(cls, V::external) || !args.at(0)) return result;
+    object = receiver->object;
+    inferred = inferLayer(cls->text.substr(cls->text.rfind('.') + 1), heap_.get(receiver->object, "$config"), args.at(0)->value);
+  } else {
+    if (what == "T") inferred = inferFunction("T", receiver, args);
+    else inferred = inferFunction(name, receiver, args);
+  }
+  if (!inferred.handled) return result;
+  auto t = std::make_shared<Val>(*result);
+  t->shape = inferred.shape;
+  if (inferred.dtype != DType::other) t->dtype = inferred.dtype;
+  else if (!inferred.shape) t->dtype = DType::other;
+  noteOps(n, std::move(inferred.ops), t->device, object, inferred.shape ? "" : "the sizes of `" + textOf(n, 40) + "` do not follow from what was read");
+  return t;
+}
+
+void Interp::noteOps(const Node* n, std::vector<OpCall> calls, const Value& device, uint32_t object, std::string why, double copied) {
+  if (!n || quiet_ > 0 || ops_.size() >= kMaxOps || (calls.empty() && why.empty() && copied == 0)) return;
+  OpUse use;
+  const Frame* inner = nullptr;
+  for (const Frame* f : frames_) {
+    if (f->unit != unit_.get()) continue;
+    inner = f;
+    if (!f->def || f->def->kind != N::def || !f->statement) continue;
+    const OpUse::Inside i{f->def->begin, std::string(f->def->text), f->def->line, f->statement->line};
+    // A recursion counts once.
+    if (std::none_of(use.inside.begin(), use.inside.end(), [&](const auto& o) { return o.function == i.function; })) use.inside.push_back(i);
+  }
+  if (!inner) return;
+  const bool own = frame().unit == unit_.get();
+  use.line = own ? n->line : inner->statement ? inner->statement->line : 0;
+  use.span = own ? n->span() : inner->statement ? inner->statement->span() : Span{};
+  if (use.line == 0) return;
+  bool several = false, certain = true;
+  forEach(device, [&](const Value& d) {
+    if (d->kind != V::device) { certain = false; return; }
+    if (use.device.empty()) use.device = d->text; else several = several || use.device != d->text;
+  });
+  if (use.device == "cpu" && certain && !several && copied == 0) return;   // what the host computes is not predicted
+  if (why.empty() && (several || !certain || use.device.empty())) why = several ? "it runs on one of several devices" : "the device is not known";
+  if (!why.empty()) { calls.clear(); if (several || !certain) use.device.clear(); }
+  // A loop is walked more than once, and a line may be reached by several ways: the same call counts once.
+  std::string key = std::to_string(n->begin) + "/" + std::to_string(object) + "/" + std::to_string(use.line);
+  for (const auto& c : calls) key += c.op + c.shapes() + c.dtypes() + c.scalars;
+  for (const auto& i : use.inside) key += "@" + std::to_string(i.line);
+  if (!op_keys_.insert(key).second) return;
+  use.calls = std::move(calls);
+  use.why = std::move(why);
+  use.copied = copied;
+  ops_.push_back(std::move(use));
+}
+
+void Interp::noteCopy(const Node* n, const Value& from, const Value& to, std::optional<double> bytes) {
+  const auto one = [&](const Value& v) -> std::string {
+    return is(v, V::device) ? v->text : "";
+  };
+  const std::string a = one(from), b = one(to);
+  if (a == b && !a.empty()) return;
+  if (a.empty() || b.empty()) { noteOps(n, {}, to, 0, "where it is copied from or to is not known"); return; }
+  if (!bytes) { noteOps(n, {}, a == "cpu" ? to : from, 0, "the size of what is copied does not follow from what was read"); return; }
+  noteOps(n, {}, a == "cpu" ? to : from, 0, a != "cpu" && b != "cpu" ? "a copy between two devices is not predicted" : "", *bytes);
+}
+
+}  // namespace flagos::lsp
