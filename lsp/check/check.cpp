@@ -60,7 +60,16 @@ int runCheck(const CheckOptions& options) {
   std::vector<std::string> missing;
   const auto paths = expand(options.paths, missing);
   AnalysisOptions analysis;
-  analysis.machine = options.devices ? machineOf(*options.devices) : detectedMachine();
+  if (options.devices) {
+    auto m = machineFrom(*options.devices);
+    if (!m) {
+      std::fprintf(stderr, "flagos-lsp: %s\n", m.error().text().c_str());
+      return static_cast<int>(Exit::usage);
+    }
+    analysis.machine = std::move(*m);
+  } else {
+    analysis.machine = detectedMachine();
+  }
   Workspace workspace;
   std::vector<std::string> roots;
   for (const auto& p : options.paths) {

@@ -105,7 +105,18 @@ Json reportJson(const std::vector<FileReport>& files, const CheckOptions& option
     Json s = Json::array(), findings = Json::array();
     for (size_t i = 0; i < f.analysis.sites.size(); ++i) {
       const auto& site = f.analysis.sites[i];
-      s.push_back(siteJson(f, site, f.live && f.live->ran ? &f.live->sites[i] : nullptr, options.encoding));
+      const LiveSite* live = f.live && f.live->ran ? &f.live->sites[i] : nullptr;
+      s.push_back(siteJson(f, site, live, options.encoding));
+      const LinePrediction* l = f.analysis.predicted ? f.analysis.predicted->at(site.line) : nullptr;
+      Json predicted;
+      if (l) {
+        predicted = {{"seconds", l->seconds ? toJson(Metric::of(*l->seconds, "s", "predicted", std::nullopt)) : toJson(Metric::missing("s", l->why_missing))},
+                     {"bound", orNull(l->bound)}, {"kernel", orNull(l->kernel)}, {"ops", orNull(l->ops)}};
+        const auto measured = live ? measuredRun(*l, *live) : std::nullopt;
+        predicted["measured"] = measured ? toJson(Metric::of(*measured, "s", "measured", live->age_s)) : Json();
+        predicted["ratio"] = measured && l->seconds ? Json(*l->seconds / *measured) : Json();
+      }
+      s.back()["predicted"] = predicted;
       ++sites;
       resolved += site.resolution == "exact" || site.resolution == "candidates";
     }
@@ -115,6 +126,7 @@ Json reportJson(const std::vector<FileReport>& files, const CheckOptions& option
     }
     j["sites"] = s;
     j["findings"] = findings;
+    if (f.analysis.predicted) j["predicted"] = predictedJson(*f.analysis.predicted);
     if (f.analysis.gave_up) j["incomplete"] = f.analysis.gave_up_why;
     if (f.live) {
       Json measured = Json::array(), gone = Json::array();
@@ -132,7 +144,7 @@ Json reportJson(const std::vector<FileReport>& files, const CheckOptions& option
   }
   return {{"version", 1}, {"files", list},
           {"summary", {{"files", files.size()}, {"sites", sites}, {"resolved", resolved},
-                       {"resolved_share", sites ? Json(static_cast<double>(resolved) / static_cast<double>(sites)) : Json()}, {"findings", by_code}}}};
+                       {"resolved_share", sites ? Json(static_cast<double>(resolved) / static_cast<double>(sites)) : Json()}, {"findings", by_code}, {"memory", memoryJson(files)}}}};
 }
 
 Json reportSarif(const std::vector<FileReport>& files, const CheckOptions&) {

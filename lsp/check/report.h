@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lsp/live/join.h"
+#include "lsp/predict/predict.h"
 #include "lsp/python/analysis.h"
 #include "lsp/text/notebook.h"
 #include "runtime/base/json.h"
@@ -41,6 +42,12 @@ int runCheck(const CheckOptions& options);
 // Adds "range", and "cell" (0-based) for a notebook, whose ranges are within the cell.
 void addRange(Json& into, const FileReport& file, Span span, Encoding encoding);
 Json liveJson(const LiveSite& live);
+// predicted.cpp
+Json predictedJson(const Predicted& p);
+Json memoryJson(const std::vector<FileReport>& files);       // needs of each device over all files
+std::string memoryText(const std::vector<FileReport>& files);
+std::string functionsText(const FileReport& f);
+
 // "npu:0 or cpu", "npu:<LOCAL_RANK>", "unknown: reason".
 std::string devicesText(const Site& site);
 

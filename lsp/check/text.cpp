@@ -27,6 +27,11 @@ std::string reportText(const std::vector<FileReport>& files, const CheckOptions&
       out += place(f, s.span) + ": " + s.call + " (" + s.kind + "): " + devicesText(s) + "\n";
       for (const auto& l : originLines(s)) out += "    " + l + "\n";
       if (const auto b = bytesText(s); !b.empty()) out += "    " + b + "\n";
+      if (const LinePrediction* l = a.predicted ? a.predicted->at(s.line) : nullptr; l && s.resolution == "exact") {
+        if (l->seconds) out += "    " + lineText(*l) + "\n";
+        if (f.live && f.live->ran)
+          if (const auto run = measuredRun(*l, f.live->sites[i])) out += "    " + errorText(*l, *run) + "\n";
+      }
       if (f.live && f.live->ran) for (const auto& l : liveLines(f.live->sites[i])) out += "    " + l + "\n";
       ++sites;
       resolved += s.resolution == "exact" || s.resolution == "candidates";
@@ -50,8 +55,10 @@ std::string reportText(const std::vector<FileReport>& files, const CheckOptions&
       out += "\n";
       ++findings;
     }
+    out += functionsText(f);
     if (a.gave_up) out += f.path + ": not all was followed: " + a.gave_up_why + "\n";
   }
+  out += memoryText(files);
   out += std::to_string(sites) + " device sites";
   if (sites) out += ", " + std::to_string(100 * resolved / sites) + " % exact or candidates";
   out += ", " + std::to_string(findings) + " findings in " + std::to_string(files.size()) + (files.size() == 1 ? " file" : " files") + "\n";

@@ -1,5 +1,6 @@
 #include "lsp/features/phrases.h"
 #include "lsp/features/snapshot.h"
+#include "lsp/predict/predict.h"
 
 namespace flagos::lsp {
 namespace {
@@ -25,6 +26,24 @@ void live(std::string& out, const Snapshot& s, const LiveSite* site) {
   if (!s.live->same_text && lines[0].find("old code") == std::string::npos) block(out, "file changed since the run; the process runs the old code");
 }
 
+// On a call that is no device site, and on the name of a function: what is predicted for it.
+void prediction(std::string& out, Span& span, const Snapshot& s, uint32_t offset) {
+  const OpUse* use = nullptr;
+  for (const auto& u : s.analysis->ops)
+    if (u.span.contains(offset) && (!use || u.span.end - u.span.begin <= use->span.end - use->span.begin)) use = &u;
+  if (use) {
+    if (out.empty()) span = use->span;
+    if (const auto* l = s.analysis->predicted->at(use->line)) block(out, lineText(*l));
+    return;
+  }
+  const int line = s.analysis->unit->lines.lineOf(offset) + 1;
+  for (const auto& f : s.analysis->predicted->functions) {
+    if (f.first_line != line || !f.calls) continue;
+    block(out, functionText(f) + "\n\nAssumed: " + kAssumptions);
+    return;
+  }
+}
+
 }  // namespace
 
 std::optional<HoverText> hover(const Snapshot& s, uint32_t offset) {
@@ -44,6 +63,7 @@ std::optional<HoverText> hover(const Snapshot& s, uint32_t offset) {
   }
   std::string out;
   Span span{offset, offset};
+  bool predictedHere = false;
   // The innermost of both is meant.
   if (site && measured && measured->span.end - measured->span.begin < site->span.end - site->span.begin) site = nullptr;
   if (site) {
@@ -51,7 +71,14 @@ std::optional<HoverText> hover(const Snapshot& s, uint32_t offset) {
     block(out, "**" + devicesText(*site) + "** — `" + site->call + "` (" + site->kind + ")\n");
     for (const auto& l : originLines(*site)) item(out, l);
     if (const auto b = bytesText(*site); !b.empty()) item(out, b);
+    const LinePrediction* line = s.analysis->predicted ? s.analysis->predicted->at(site->line) : nullptr;
+    if (line) {
+      item(out, lineText(*line));
+      if (s.live)
+        if (const auto run = measuredRun(*line, s.live->sites[index])) item(out, errorText(*line, *run));
+    }
     live(out, s, s.live ? &s.live->sites[index] : nullptr);
+    predictedHere = line != nullptr;
   } else if (measured) {
     span = measured->span;
     block(out, "`" + measured->text + "`");
@@ -67,6 +94,7 @@ std::optional<HoverText> hover(const Snapshot& s, uint32_t offset) {
     if (out.empty()) span = f.span;
     block(out, "**" + f.code + "**: " + f.message);
   }
+  if (s.analysis->predicted && !predictedHere) prediction(out, span, s, offset);
   if (out.empty()) return std::nullopt;
   return HoverText{out, span};
 }

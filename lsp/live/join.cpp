@@ -153,4 +153,17 @@ LiveFile joinLive(const Analysis& analysis, std::string_view raw, const telemetr
   return out;
 }
 
+std::optional<double> measuredRun(const LinePrediction& line, const LiveSite& live) {
+  // Only timed calls count: their mean, times the calls of one run.
+  double seconds = 0;
+  uint64_t calls = 0;
+  for (const auto& r : live.routes) {
+    if (r.timed_calls == 0 || !r.device_time.value) continue;
+    seconds += *r.device_time.value;
+    calls += r.timed_calls;
+  }
+  if (calls == 0 || seconds <= 0 || line.calls == 0) return std::nullopt;
+  return seconds / static_cast<double>(calls) * static_cast<double>(line.calls);
+}
+
 }  // namespace flagos::lsp

@@ -43,6 +43,9 @@ struct LiveFile {
   std::vector<LiveSite> gone;
 };
 
+// Device seconds of one run of a line, from what was measured of it; empty: nothing was timed.
+std::optional<double> measuredRun(const LinePrediction& line, const LiveSite& live);
+
 // `raw`: the file's bytes as they are now (for the content hash).
 LiveFile joinLive(const Analysis& analysis, std::string_view raw, const telemetry::ProcessRow& process,
                   const std::vector<LineOrigins>* origins = nullptr);

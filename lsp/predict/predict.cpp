@@ -1,7 +1,6 @@
 #include "lsp/predict/predict.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <memory>
 
@@ -80,23 +79,13 @@ void needs(Analysis& a, const Machine& machine, Predicted& out) {
       n.name = it->second.description.name;
       n.free = it->second.free_bytes;
       if (it->second.description.memory_bytes > 0) n.total = static_cast<double>(it->second.description.memory_bytes);
-      const auto room = n.free ? n.free : n.total;
-      if (room && n.bytes > *room) n.fits = false;
-      else if (room && n.unknown == 0) n.fits = true;
     }
+    settleNeed(n);
     out.needs.push_back(n);
   }
 }
 
 }  // namespace
-
-std::string secondsText(double s) {
-  char text[32];
-  if (s >= 1) std::snprintf(text, sizeof text, "%.3g s", s);
-  else if (s >= 1e-3) std::snprintf(text, sizeof text, "%.3g ms", s * 1e3);
-  else std::snprintf(text, sizeof text, "%.3g us", s * 1e6);
-  return text;
-}
 
 void predict(Analysis& a, const Machine& machine) {
   auto out = std::make_shared<Predicted>();
@@ -130,6 +119,7 @@ void predict(Analysis& a, const Machine& machine) {
     for (const auto& p : parts) {
       if (p.seconds < 0) { missing = p.why; continue; }
       seconds += p.seconds;
+      ++l.calls;
       l.flops += p.flops;
       l.bytes += p.bytes;
       l.seconds = l.seconds.value_or(0) + p.seconds;

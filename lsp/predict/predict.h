@@ -8,4 +8,13 @@ namespace flagos::lsp {
 // Fills `analysis.predicted`. Devices without a description get no times ("only the name is known").
 void predict(Analysis& analysis, const Machine& machine);
 
+// `fits` from bytes and memory.
+void settleNeed(DeviceNeed& need);
+// "npu:0 (Radeon RX 7900 XTX): the lines read place 17.2 GiB of its 24 GiB: fits. ..."
+std::string needText(const DeviceNeed& need);
+std::string lineText(const LinePrediction& line);
+std::string functionText(const FunctionPrediction& f);
+// Beside it what was measured for one run of the line, and the prediction's error; "" where there is nothing to compare.
+std::string errorText(const LinePrediction& line, double measured_seconds);
+
 }  // namespace flagos::lsp

@@ -29,6 +29,7 @@ struct LinePrediction {
   int line = 0;
   std::string device, ops, kernel, bound;  // "linear, relu"; of the slowest call
   std::optional<double> seconds;
+  size_t calls = 0;                        // operator calls of one run of the line
   double flops = 0, bytes = 0;             // of the calls whose time is known
   std::string why_missing;                 // no seconds, or: some calls of the line are not in them
   std::string rates;                       // where the device's rates come from
@@ -62,8 +63,6 @@ struct Predicted {
   }
 };
 
-// "4.2 ms", "17.2 GiB".
-std::string secondsText(double seconds);
 // What every prediction assumes, in one sentence.
 inline constexpr const char* kAssumptions =
     "one execution of each line, an empty queue before it, each kernel's usual share of the device's peak rates";

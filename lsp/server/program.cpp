@@ -24,7 +24,9 @@ constexpr const char* kHelp =
     "  flagos-lsp --check PATH... [options]           check files and folders once\n"
     "\n"
     "  --json, --sarif      one JSON document on stdout\n"
-    "  --devices LIST       assume these devices (npu:0,npu:1 or none) instead of this machine's\n"
+    "  --devices LIST       assume these devices (npu:0,npu:1 or none) instead of this machine's; npu:0=MODEL takes a\n"
+    "                       model of the fingerprint table, so that time and memory are predicted for it\n"
+    "  --device MODEL       the same as --devices npu:0=MODEL\n"
     "  --attach [PID]       join the values of a running process\n"
     "  --encoding E         columns in JSON: utf-16 (default), utf-8 or utf-32\n"
     "  --severity LIST      for example sync-in-loop=off,data-parallel=warning; also in a file .flagos.json\n"
@@ -43,7 +45,7 @@ bool isNumber(const char* s) { return *s && std::strspn(s, "0123456789") == std:
 int runProgram(int argc, char** argv) {
   CheckOptions check;
   bool checking = false;
-  const std::vector<std::string> known = {"--check", "--json", "--sarif", "--devices", "--attach", "--encoding", "--severity", "--stdio", "--version", "--help", "--clientProcessId"};
+  const std::vector<std::string> known = {"--check", "--json", "--sarif", "--devices", "--device", "--attach", "--encoding", "--severity", "--stdio", "--version", "--help", "--clientProcessId"};
   for (int i = 1; i < argc; ++i) {
     const std::string a = argv[i];
     const auto value = [&]() -> const char* { return i + 1 < argc ? argv[++i] : nullptr; };
@@ -61,8 +63,12 @@ int runProgram(int argc, char** argv) {
       const char* v = a == "--devices" ? value() : a.c_str() + 10;
       if (!v) return wrong("--devices needs a list, for example npu:0,npu:1 or none");
       check.devices = splitDevices(v);
-      for (const auto& d : *check.devices)
-        if (!isDeviceString(d)) return wrong("--devices: `" + d + "` is no device; write for example npu:0,npu:1 or none");
+      if (auto m = machineFrom(*check.devices); !m) return wrong("--devices: " + m.error().text());
+    } else if (a == "--device" || a.starts_with("--device=")) {
+      const char* v = a == "--device" ? value() : a.c_str() + 9;
+      if (!v || !*v) return wrong("--device needs a model of the fingerprint table, for example --device \"Radeon RX 7900 XTX\"");
+      check.devices = std::vector<std::string>{setting("FLAGOS_DEVICE_NAME").value_or("npu") + ":0=" + v};
+      if (auto m = machineFrom(*check.devices); !m) return wrong("--device: " + m.error().text());
     } else if (a == "--encoding" || a.starts_with("--encoding=")) {
       const char* v = a == "--encoding" ? value() : a.c_str() + 11;
       if (v && !std::strcmp(v, "utf-8")) check.encoding = Encoding::utf8;

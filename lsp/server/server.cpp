@@ -28,7 +28,7 @@ Server::Server(ServerOptions options, World world)
         for (const auto& [uri, o] : documents_) if (!o->notebook && o->doc.path() == path && !o->doc.outOfSync()) return o->doc.text();
         return std::nullopt;
       }) {
-  if (options_.devices) machine_ = machineOf(*options_.devices);
+  if (options_.devices) if (auto m = machineFrom(*options_.devices)) machine_ = std::move(*m);
 }
 
 const std::map<std::string, Server::Handler, std::less<>>& Server::requests() {

@@ -1,0 +1,55 @@
+// Predictions as sentences.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "lsp/predict/predict.h"
+#include "runtime/base/metric.h"
+
+namespace flagos::lsp {
+
+void settleNeed(DeviceNeed& n) {
+  n.fits.reset();
+  const auto room = n.free ? n.free : n.total;
+  if (!room) return;
+  if (n.bytes > *room) n.fits = false;
+  else if (n.unknown == 0) n.fits = true;   // sizes that are not known can only add
+}
+
+std::string needText(const DeviceNeed& n) {
+  std::string out = n.device + (n.name.empty() ? "" : " (" + n.name + ")") + ": the lines read place " + (n.unknown ? "at least " : "") + formatBytes(n.bytes);
+  const auto room = n.free ? n.free : n.total;
+  if (!room) return out + "; how much memory it has is not known" + (n.device == "cpu" ? "" : ": name a model, --devices " + n.device + "=MODEL");
+  out += " of its " + formatBytes(*room) + (n.free ? " free" : "");
+  if (!n.fits) out += "; whether that fits is not known: " + std::to_string(n.unknown) + " of " + std::to_string(n.sites) + " sites have no known size";
+  else out += *n.fits ? ": fits" : ": does not fit";
+  return out + ". Parameters and tensors that lines make are counted once; activations, gradients and optimizer states are not counted";
+}
+
+std::string lineText(const LinePrediction& l) {
+  if (!l.seconds) return "predicted time unknown: " + l.why_missing;
+  std::string out = "predicted " + formatSeconds(*l.seconds) + ", bound by " + (l.bound.empty() ? std::string("unknown") : l.bound) + " (" + l.ops +
+                    (l.kernel.empty() ? "" : "; " + l.kernel) + "; rates: " + (l.rates.empty() ? "unknown source" : l.rates) + ")";
+  if (!l.why_missing.empty()) out += "; without some calls: " + l.why_missing;
+  return out;
+}
+
+std::string errorText(const LinePrediction& l, double measured) {
+  if (!l.seconds || *l.seconds <= 0 || measured <= 0) return {};
+  const double ratio = *l.seconds / measured;
+  char text[64];
+  if (ratio >= 1.005 || ratio <= 0.995) std::snprintf(text, sizeof text, "%.2g times the measured", ratio);
+  else std::snprintf(text, sizeof text, "as measured");
+  return "measured " + formatSeconds(measured) + " a run of the line; the prediction is " + text;
+}
+
+std::string functionText(const FunctionPrediction& f) {
+  std::string out = f.name + "(): predicted " + (f.unknown ? "at least " : "") + formatSeconds(f.seconds);
+  char share[16];
+  std::snprintf(share, sizeof share, "%.0f", 100 * f.bottleneck_share);
+  if (f.bottleneck_line) out += ", line " + std::to_string(f.bottleneck_line) + " takes " + share + " % (bound by " + (f.bound.empty() ? "unknown" : f.bound) + ")";
+  if (f.unknown) out += ", " + std::to_string(f.unknown) + " calls without known sizes";
+  return out;
+}
+
+}  // namespace flagos::lsp
