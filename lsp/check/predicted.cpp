@@ -12,6 +12,7 @@ Json lineJson(const LinePrediction& l) {
   Json j = {{"line", l.line}, {"device", orNull(l.device)}, {"ops", orNull(l.ops)}, {"kernel", orNull(l.kernel)}, {"bound", orNull(l.bound)},
             {"flops", l.flops}, {"bytes", l.bytes}, {"rates", orNull(l.rates)}, {"incomplete", l.seconds ? orNull(l.why_missing) : Json(nullptr)}};
   j["seconds"] = l.seconds ? toJson(Metric::of(*l.seconds, "s", "predicted", std::nullopt)) : toJson(Metric::missing("s", l.why_missing));
+  j["at_least"] = l.at_least ? toJson(Metric::of(*l.at_least, "s", "predicted", std::nullopt)) : Json(nullptr);
   return j;
 }
 

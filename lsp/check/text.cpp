@@ -28,7 +28,7 @@ std::string reportText(const std::vector<FileReport>& files, const CheckOptions&
       for (const auto& l : originLines(s)) out += "    " + l + "\n";
       if (const auto b = bytesText(s); !b.empty()) out += "    " + b + "\n";
       if (const LinePrediction* l = a.predicted ? a.predicted->at(s.line) : nullptr; l && s.resolution == "exact") {
-        if (l->seconds) out += "    " + lineText(*l) + "\n";
+        if (l->seconds || l->at_least) out += "    " + lineText(*l) + "\n";
         if (f.live && f.live->ran)
           if (const auto run = measuredRun(*l, f.live->sites[i])) out += "    " + errorText(*l, *run) + "\n";
       }

@@ -113,10 +113,10 @@ Inferred inferFunction(std::string_view name, const Value& receiver, const Args&
       {"relu", "aten::relu"}, {"gelu", "aten::gelu"}, {"silu", "aten::silu"}, {"sigmoid", "aten::sigmoid"}, {"tanh", "aten::tanh"}, {"exp", "aten::exp"},
       {"log", "aten::log"}, {"sqrt", "aten::sqrt"}, {"rsqrt", "aten::rsqrt"}, {"abs", "aten::abs"}, {"neg", "aten::neg"}, {"unary", "aten::neg"},
       {"sin", "aten::sin"}, {"cos", "aten::cos"}, {"erf", "aten::erf"}, {"clone", "aten::clone"}, {"leaky_relu", "aten::leaky_relu"},
-      {"softmax", "aten::softmax.int"}, {"log_softmax", "aten::log_softmax.int"}, {"relu_", "aten::relu_"}};
+      {"pow", "aten::pow.Tensor_Scalar_out"}, {"square", "aten::square"}, {"softmax", "aten::softmax.int"}, {"log_softmax", "aten::log_softmax.int"}, {"relu_", "aten::relu_"}};
   static const std::map<std::string, std::string, std::less<>> binary = {
-      {"+", "aten::add.Tensor"}, {"-", "aten::sub.Tensor"}, {"*", "aten::mul.Tensor"}, {"/", "aten::div.Tensor"}, {"add", "aten::add.Tensor"},
-      {"sub", "aten::sub.Tensor"}, {"mul", "aten::mul.Tensor"}, {"div", "aten::div.Tensor"}, {"maximum", "aten::maximum"}, {"minimum", "aten::minimum"}};
+      {"+", "aten::add.out"}, {"-", "aten::sub.out"}, {"*", "aten::mul.out"}, {"/", "aten::div.out"}, {"add", "aten::add.out"},
+      {"sub", "aten::sub.out"}, {"mul", "aten::mul.out"}, {"div", "aten::div.out"}, {"maximum", "aten::maximum"}, {"minimum", "aten::minimum"}};
   static const std::set<std::string, std::less<>> compare = {"<", ">", "<=", ">=", "==", "!="};
   static const std::set<std::string, std::less<>> keeps = {"contiguous", "detach", "requires_grad_", "dropout", "float", "half", "double", "bfloat16",
       "long", "int", "bool", "zero_", "fill_", "normal_", "uniform_", "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "full_like",
@@ -147,7 +147,7 @@ Inferred inferFunction(std::string_view name, const Value& receiver, const Args&
   if (b != binary.end() || compare.count(name)) {
     DType result = d;
     std::optional<Shape> shape = x->shape;
-    OpCall op{b != binary.end() ? b->second : "aten::eq.Tensor", {}, ""};
+    OpCall op{b != binary.end() ? b->second : "aten::eq.Tensor_out", {}, ""};
     if (sized) op.operands.push_back({*x->shape, d});
     if (tensors.size() > 1) {
       const Value& y = tensors[1];

@@ -27,7 +27,8 @@ std::string needText(const DeviceNeed& n) {
 }
 
 std::string lineText(const LinePrediction& l) {
-  if (!l.seconds) return "predicted time unknown: " + l.why_missing;
+  if (!l.seconds)
+    return "predicted time unknown: " + l.why_missing + (l.at_least ? "; its memory traffic alone takes " + formatSeconds(*l.at_least) : "");
   std::string out = "predicted " + formatSeconds(*l.seconds) + ", bound by " + (l.bound.empty() ? std::string("unknown") : l.bound) + " (" + l.ops +
                     (l.kernel.empty() ? "" : "; " + l.kernel) + "; rates: " + (l.rates.empty() ? "unknown source" : l.rates) + ")";
   if (!l.why_missing.empty()) out += "; without some calls: " + l.why_missing;

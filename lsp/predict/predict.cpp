@@ -13,7 +13,7 @@
 namespace flagos::lsp {
 namespace {
 
-struct Priced { double seconds = -1, flops = 0, bytes = 0; std::string bound, kernel, why; };
+struct Priced { double seconds = -1, floor = -1, flops = 0, bytes = 0; std::string bound, kernel, why; };
 
 // One router a device description, kept: compiling the rules takes longer than all its answers for a file.
 kde::Router& routerFor(const std::string& device, const dal::DeviceDescription& d) {
@@ -42,7 +42,11 @@ Priced price(const OpCall& call, const std::string& device, const dal::DeviceDes
   const kde::Cost cost = kde::predict(kde::candidate(route.chosen), kde::Facts::of(*signature, d), false);
   out.kernel = std::string(kde::candidateName(route.chosen));
   out.why = cost.why;
-  if (!cost.known()) return out;
+  if (!cost.known()) {
+    // Memory traffic at the full bandwidth is a bound that no kernel beats.
+    if (cost.work.bytes > 0 && d.bandwidth_bps > 0) out.floor = cost.work.bytes / d.bandwidth_bps;
+    return out;
+  }
   out.seconds = cost.seconds;
   out.bound = std::string(cost.bound);
   out.flops = std::max(0.0, cost.work.flops);
@@ -117,7 +121,11 @@ void predict(Analysis& a, const Machine& machine) {
     std::string bound;
     double slowest = -1;
     for (const auto& p : parts) {
-      if (p.seconds < 0) { missing = p.why; continue; }
+      if (p.seconds < 0) {
+        missing = p.why;
+        if (p.floor > 0) l.at_least = l.at_least.value_or(0) + p.floor;
+        continue;
+      }
       seconds += p.seconds;
       ++l.calls;
       l.flops += p.flops;

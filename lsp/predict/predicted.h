@@ -29,6 +29,7 @@ struct LinePrediction {
   int line = 0;
   std::string device, ops, kernel, bound;  // "linear, relu"; of the slowest call
   std::optional<double> seconds;
+  std::optional<double> at_least;          // without seconds: the memory traffic alone, where the bandwidth is known
   size_t calls = 0;                        // operator calls of one run of the line
   double flops = 0, bytes = 0;             // of the calls whose time is known
   std::string why_missing;                 // no seconds, or: some calls of the line are not in them

@@ -195,6 +195,7 @@ Value Interp::callTensor(const Value& tensor, const std::string& method, Args& a
     event.list.push_back({"$target", target, nullptr});
     emit(n, call, tensor, event);
     record(n, call, "move", target, bytes, how);
+    noteCopy(n, tensor->device, target, bytes);
     return lateCopy(moved(target), tensor, args, n);
   }
   if (kMovers.count(method)) {

@@ -289,8 +289,14 @@ std::optional<Value> Interp::callTorch(const std::string& name, Args& args, cons
       return t;
     }
     const Value device = asDevice(d->value, d->node ? d->node : n);
-    record(n, name, "placement", device);
-    return tensorOn(device);
+    TensorSize like;
+    if (const Value& t = args.at(0) ? args.at(0)->value : nullptr; is(t, V::tensor)) { like.shape = t->shape; like.dtype = t->dtype; }
+    if (const Arg* dtype = args.keyword("dtype"); dtype && !is(dtype->value, V::none)) like.dtype = is(dtype->value, V::dtype) ? dtype->value->dtype : DType::other;
+    record(n, name, "placement", device, like.bytes(), like.how());
+    auto made = std::make_shared<Val>(*tensorOn(device));
+    made->shape = like.shape;
+    made->dtype = like.dtype;
+    return made;
   }
   if (rest == "set_default_device") {
     const Value v = args.get(0, "device") ? asDevice(args.get(0, "device")->value, n) : unknown("no device is given");

@@ -70,7 +70,7 @@ const Workspace::Status& Workspace::status(const std::string& path) {
 std::shared_ptr<const SourceUnit> Workspace::file(const std::string& path) {
   Entry& e = cache_[path];
   auto unit = e.unit.lock();
-  if (overlay_ && e.checked != turn_) {
+  if (overlay_ && (e.checked != turn_ || (e.open && !unit))) {
     e.checked = turn_;
     if (std::optional<std::string> open = overlay_(path)) {
       if (unit && e.open && unit->text == *open) return unit;
@@ -126,7 +126,7 @@ std::string Workspace::resolve(const std::string& from_path, const std::string& 
   for (const auto& base : bases) {
     const std::string stem = relative.empty() ? base : base + "/" + relative;
     for (const auto& candidate : {relative.empty() ? stem + "/__init__.py" : stem + ".py", stem + "/__init__.py"}) {
-      if (candidate == from_path || !status(candidate).regular) continue;
+      if (candidate == from_path || (!status(candidate).regular && !(overlay_ && overlay_(candidate)))) continue;
       found = candidate;
       break;
     }

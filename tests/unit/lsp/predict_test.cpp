@@ -1,0 +1,157 @@
+// Shapes, bytes, times and memory that are predicted without running.
+#include <algorithm>
+
+#include "lsp/predict/predict.h"
+#include "lsp/python/analysis.h"
+#include "lsp/server/machine.h"
+#include "tests/unit/catch.h"
+
+using namespace flagos::lsp;
+
+namespace {
+
+// A card with round rates: 1 TB/s, 10 TFLOP/s, 10 GB/s to the host, 10 us a launch.
+Machine card() {
+  Machine m = machineOf({"npu:0"});
+  MachineDevice& d = m.details["npu:0"];
+  d.description.name = "Round card";
+  d.description.kind = flagos::dal::Kind::discrete;
+  d.description.bandwidth_bps = 1e12;
+  d.description.flops_f32 = 1e13;
+  d.description.copy_bps = 1e10;
+  d.description.launch_s = 1e-5;
+  d.description.wait_s = 3e-5;
+  d.description.memory_bytes = 8ull << 30;
+  d.description.max_alloc_bytes = 8ull << 30;
+  d.description.compute_units = 64;
+  d.description.rates_source = "table";
+  return m;
+}
+
+Analysis of(const std::string& text, const Machine& machine = card()) {
+  Workspace workspace;
+  AnalysisOptions options;
+  options.machine = machine;
+  return analyse(makeUnit("/nowhere/a.py", text), workspace, options);
+}
+
+// "aten::linear [8,512] [512,512] [512]" for every call, in order.
+std::vector<std::string> calls(const Analysis& a) {
+  std::vector<std::string> out;
+  for (const auto& u : a.ops) for (const auto& c : u.calls) out.push_back(c.op + " " + c.shapes() + (c.scalars.empty() ? "" : " " + c.scalars));
+  return out;
+}
+
+const std::string kHead = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\nd = 'npu:0'\n";
+
+}  // namespace
+
+TEST_CASE("operator calls follow from shapes, layer by layer") {
+  struct Case { const char* text; std::vector<std::string> expected; };
+  const std::vector<Case> cases = {
+      {"x = torch.randn(8, 16, device=d)\ny = nn.Linear(16, 4, device=d)(x)", {"aten::normal_ [8,16]", "aten::linear [8,16] [4,16] [4]"}},
+      {"x = torch.empty(2, 3, 32, 32, device=d)\ny = nn.Conv2d(3, 8, 3, stride=2, padding=1, device=d)(x)\nz = y.flatten(1).relu()",
+       {"aten::conv2d [2,3,32,32] [8,3,3,3] [8] stride=2 padding=1 dilation=1 groups=1", "aten::relu [2,2048]"}},
+      {"x = torch.empty(4, 8, 10, 10, device=d)\ny = F.max_pool2d(x, 2)\nz = y + 1", {"aten::max_pool2d [4,8,10,10] kernel=2 stride=2 padding=0", "aten::add.out [4,8,5,5]"}},
+      {"a = torch.empty(5, 6, device=d)\nb = torch.empty(6, 7, device=d)\nc = a @ b\ne = (c.t() * 2).sum(dim=0)",
+       {"aten::mm [5,6] [6,7]", "aten::mul.out [7,5]", "aten::sum [7,5] reduced=7"}},
+      {"a = torch.empty(2, 1, 4, device=d)\nb = torch.empty(3, 1, device=d)\nc = a - b\ne = c.exp()", {"aten::sub.out [2,1,4] [3,1]", "aten::exp [2,3,4]"}},
+      {"m = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)).to(d)\ny = m(torch.empty(1, 4, device=d))",
+       {"aten::linear [1,4] [4,4] [4]", "aten::relu [1,4]", "aten::linear [1,4] [4,4] [4]"}},
+      {"e = nn.Embedding(100, 16).to(d)\ni = torch.empty(4, 6, dtype=torch.int64, device=d)\nv = e(i)\nn = nn.LayerNorm(16).to(d)(v)",
+       {"aten::embedding [100,16] [4,6]", "aten::layer_norm [4,6,16] [16] [16]"}},
+      {"x = torch.empty(2, 6, device=d).view(2, 3, -1).transpose(1, 2)\ny = x.softmax(-1)", {"aten::softmax.int [2,2,3]"}},
+  };
+  for (const auto& c : cases) {
+    INFO(c.text);
+    CHECK(calls(of(kHead + c.text)) == c.expected);
+  }
+}
+
+TEST_CASE("a size that is not known is said, never guessed") {
+  struct Case { const char* text; int line; const char* reason; };
+  const std::vector<Case> cases = {
+      {"n = int(input())\nx = torch.empty(n, 4, device=d)\ny = x.relu()", 7, "sizes of `x.relu()` do not follow"},
+      {"x = torch.empty(2, 3, device=d)\ny = x @ torch.empty(4, 2, device=d)", 6, "do not follow"},       // PyTorch refuses it
+      {"x = torch.empty(2, 3, device=d)\ny = nn.Linear(4, 2, device=d)(x)", 6, "do not follow"},
+      {"x = torch.empty(2, 4, device=d)\ny = nn.Linear(4, k, device=d)(x)", 6, "do not follow"},
+  };
+  for (const auto& c : cases) {
+    INFO(c.text);
+    const Analysis a = of(kHead + c.text);
+    REQUIRE(a.predicted);
+    const LinePrediction* l = a.predicted->at(c.line);
+    REQUIRE(l);
+    CHECK_FALSE(l->seconds.has_value());
+    CHECK(l->why_missing.find(c.reason) != std::string::npos);
+  }
+  const Analysis named = of(kHead + "x = torch.zeros(4, device=d)\n", machineOf({"npu:0"}));
+  REQUIRE(named.predicted->at(5));
+  CHECK(named.predicted->at(5)->why_missing.find("only the name is known") != std::string::npos);
+}
+
+TEST_CASE("time of a copy and the bottleneck of a function") {
+  const Analysis a = of(kHead + "def step():\n    h = torch.empty(2500, 1000)\n    x = h.to(d)\n    y = x + 1\n    return y\n\n\nstep()\n");
+  const LinePrediction* copy = a.predicted->at(7);
+  REQUIRE(copy);
+  REQUIRE(copy->seconds);
+  CHECK(*copy->seconds == Approx(1e7 / 1e10));        // 10 MB at 10 GB/s
+  CHECK(copy->bound == "copy");
+  const LinePrediction* add = a.predicted->at(8);
+  REQUIRE(add);
+  REQUIRE(add->seconds);
+  CHECK(add->bound == "memory");
+  CHECK(add->bytes == Approx(2e7));                   // read and written once
+  CHECK(*add->seconds > 2e7 / 1e12);                  // no kernel beats the bandwidth
+  CHECK(*add->seconds < 10 * 2e7 / 1e12 + 2e-5);
+  REQUIRE(a.predicted->functions.size() == 1);
+  const FunctionPrediction& f = a.predicted->functions[0];
+  CHECK(f.name == "step");
+  CHECK(f.first_line == 5);
+  CHECK(f.bottleneck_line == 7);
+  CHECK(f.bound == "copy");
+  CHECK(f.seconds == Approx(*copy->seconds + *add->seconds));
+  CHECK(f.unknown == 0);
+  CHECK(functionText(f).find("line 7 takes") != std::string::npos);
+  CHECK(lineText(*copy).find("bound by copy") != std::string::npos);
+  CHECK(errorText(*copy, 2 * *copy->seconds).find("0.5 times the measured") != std::string::npos);
+  CHECK(errorText(*copy, 0).empty());
+}
+
+TEST_CASE("memory of a device: fits, does not fit, not known") {
+  const auto need = [](const std::string& text, const Machine& m = card()) {
+    const Analysis a = of(kHead + text, m);
+    REQUIRE(a.predicted->needs.size() == 1);
+    return a.predicted->needs[0];
+  };
+  const DeviceNeed small = need("x = torch.zeros(1024, 1024, device=d)\ny = nn.Linear(10, 10).to(d)\n");
+  CHECK(small.bytes == 1024 * 1024 * 4 + (100 + 10) * 4);
+  CHECK(small.fits == true);
+  const DeviceNeed big = need("x = torch.zeros(65536, 65536, device=d)\n");
+  CHECK(big.fits == false);
+  CHECK(needText(big).find("does not fit") != std::string::npos);
+  const DeviceNeed open = need("x = torch.zeros(k, 2, device=d)\ny = torch.zeros(2, device=d)\n");
+  CHECK_FALSE(open.fits.has_value());
+  CHECK(open.unknown == 1);
+  CHECK(needText(open).find("1 of 2 sites have no known size") != std::string::npos);
+  Machine busy = card();
+  busy.details["npu:0"].free_bytes = 1e6;
+  CHECK(need("x = torch.zeros(1024, 1024, device=d)\n", busy).fits == false);
+  CHECK_FALSE(need("x = torch.zeros(4, device=d)\n", machineOf({"npu:0"})).fits.has_value());
+}
+
+TEST_CASE("a model of the fingerprint table is a machine") {
+  const auto whole = machineFrom({"npu:0=Radeon RX 7900 XTX"});
+  REQUIRE(whole);
+  CHECK(whole->details.at("npu:0").description.memory_bytes == 24ull << 30);
+  const auto part = machineFrom({"npu:0=7900 xtx", "npu:1"});
+  REQUIRE(part);
+  CHECK(part->details.at("npu:0").description.name == "Radeon RX 7900 XTX");
+  CHECK(part->details.count("npu:1") == 0);
+  CHECK(part->devices == std::vector<std::string>{"npu:0", "npu:1"});
+  CHECK_FALSE(machineFrom({"npu:0=no such card"}));
+  CHECK_FALSE(machineFrom({"gpu0"}));
+  const auto several = machineFrom({"npu:0=Radeon RX"});
+  REQUIRE_FALSE(several);
+  CHECK(several.error().what.find("several models") != std::string::npos);
+}
