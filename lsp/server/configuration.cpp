@@ -72,9 +72,15 @@ void Server::useDevices() {
   Machine now = machine_;
   if (options_.devices) return;
   if (configured_devices_ == std::vector<std::string>{"none"}) now = machineOf({});
-  else if (!configured_devices_.empty()) now = machineOf(configured_devices_);
+  else if (auto m = machineFrom(configured_devices_); m && !configured_devices_.empty()) now = std::move(*m);
+  else if (!m) notify("window/showMessage", {{"type", 2}, {"message", "devices: " + m.error().text()}});
   else now = found_machine_.value_or(Machine{});
-  if (now.known == machine_.known && now.devices == machine_.devices) return;
+  const auto models = [](const Machine& m) {
+    std::string out;
+    for (const auto& [device, d] : m.details) out += device + "=" + d.description.name + ",";
+    return out;
+  };
+  if (now.known == machine_.known && now.devices == machine_.devices && models(now) == models(machine_)) return;
   machine_ = std::move(now);
   markAllDirty();
   refreshDiagnostics();
