@@ -13,18 +13,18 @@ namespace flagos::lsp {
 struct Args;
 using Shape = std::vector<int64_t>;
 
-struct Operand { Shape shape; DType dtype = DType::other; bool absent = false; };
+struct OpOperand { Shape shape; DType dtype = DType::other; bool absent = false; };
 
 // One operator call as the dispatch engine sees it (kde/query.h).
 struct OpCall {
   std::string op;                          // "aten::linear"
-  std::vector<Operand> operands;
+  std::vector<OpOperand> operands;
   std::string scalars;                     // "kernel=2 stride=2"
   std::string shapes() const;              // "[8,64] [10,64] [10]"
   std::string dtypes() const;              // "float32,float32,float32"
   bool operator==(const OpCall&) const = default;
 };
-inline bool operator==(const Operand& a, const Operand& b) { return a.shape == b.shape && a.dtype == b.dtype && a.absent == b.absent; }
+inline bool operator==(const OpOperand& a, const OpOperand& b) { return a.shape == b.shape && a.dtype == b.dtype && a.absent == b.absent; }
 
 struct Inferred {
   bool handled = false;                    // the function is one of those known here
