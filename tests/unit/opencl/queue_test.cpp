@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/names.h"
 #include "runtime/opencl/device.h"
 #include "tests/unit/catch.h"
 
