@@ -1,7 +1,9 @@
 // The fused attention on the host: the CPU's own flash kernel where it takes the call, else products and softmax.
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ExpandUtils.h>
 
 #include <cmath>
@@ -29,6 +31,8 @@ at::Tensor wideMask(const at::Tensor& mask) { return mask.defined() && mask.dim(
 
 bool flashTakes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal) {
   // The CPU's kernel places a causal mask as ours only for equally many queries and keys.
+  // It reads the last dimension as dense whatever its stride.
+  if (q.stride(3) != 1 || k.stride(3) != 1 || v.stride(3) != 1) return false;
   return q.size(3) == v.size(3) && q.numel() && k.numel() && (!causal || q.size(2) == k.size(2));
 }
 
@@ -45,6 +49,13 @@ at::Tensor scores(const at::Tensor& q, const at::Tensor& k, const at::Tensor& ma
 at::Tensor weights(const at::Tensor& s, const at::Tensor& lse) {
   const at::Tensor l = lse.unsqueeze(-1);
   return at::exp(s - l).masked_fill(l == -INFINITY, 0);
+}
+
+// PyTorch's shape function promises compiled graphs the layout of the operand.
+at::Tensor laidOutAs(const at::Tensor& like, const at::Tensor& t) {
+  if (like.sizes() != t.sizes()) return t;
+  at::Tensor out = at::empty_like(like, like.options().dtype(t.scalar_type()));
+  return out.strides() == t.strides() ? t : out.copy_(t);
 }
 
 double scaleOf(const c10::IValue& v, const at::Tensor& q) {
@@ -74,14 +85,17 @@ void hostAttention(const c10::OperatorHandle&, Stack* stack) {
     lse = at::logsumexp(s, -1);
     out = at::matmul(weights(s, lse), v.to(s.scalar_type())).to(q.scalar_type());
   }
+  out = laidOutAs(q, out);
   const int64_t queries = q.size(2), keys = k.size(2);
-  finish(stack, 8, {out, lse, at::Tensor(), at::Tensor(), queries, keys, at::Tensor(), at::Tensor(), at::Tensor()});
+  finish(stack, 8, {out, lse, at::Tensor(), at::Tensor(), queries, keys, at::zeros({}, at::kLong),
+                    at::zeros({}, at::kLong), at::Tensor()});
 }
 
 void hostAttentionBackward(const c10::OperatorHandle&, Stack* stack) {
   const auto* a = stack->data() + (stack->size() - 17);
   const at::Tensor g = a[0].toTensor(), q = a[1].toTensor();
-  const int64_t kv_heads = a[2].toTensor().size(1);
+  const at::Tensor key = a[2].toTensor(), value = a[3].toTensor();
+  const int64_t kv_heads = key.size(1);
   const at::Tensor k = repeated(a[2].toTensor(), q.size(1)), v = repeated(a[3].toTensor(), q.size(1));
   const at::Tensor given = optionalTensor(a[4]), mask = wideMask(given), out = a[6].toTensor(), lse = a[7].toTensor();
   const bool causal = a[13].toBool(), bias = given.defined() && a[5].toBoolList()[3];
@@ -99,7 +113,7 @@ void hostAttentionBackward(const c10::OperatorHandle&, Stack* stack) {
     dv = at::matmul(p.transpose(-2, -1), grad).to(q.scalar_type());
     if (bias) db = at::sum_to(ds, given.sizes()).to(given.scalar_type());
   }
-  finish(stack, 17, {dq, folded(dk, kv_heads), folded(dv, kv_heads), db});
+  finish(stack, 17, {laidOutAs(q, dq), laidOutAs(key, folded(dk, kv_heads)), laidOutAs(value, folded(dv, kv_heads)), db});
 }
 
 }  // namespace flagos::glue

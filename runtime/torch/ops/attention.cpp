@@ -1,5 +1,6 @@
 // Scaled-dot-product attention. PyTorch asks the stub below which way a call goes; what the fused kernels cannot do
 // (dropout, a mask that wants a gradient, ranks other than 4) goes through PyTorch's own composite of products and softmax.
+#include <ATen/ops/empty_like.h>
 #include <ATen/Context.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
@@ -48,8 +49,10 @@ double scaleOf(const OpCall& c, size_t i, const at::Tensor& q) {
   return c.given(i) ? c.value(i).toDouble() : 1 / std::sqrt(static_cast<double>(q.size(3)));
 }
 
-// [batch, heads, positions, size] laid out as [batch, positions, heads, size]: what the layer makes of it next is a view.
+// Laid out as `t`, which is what PyTorch's shape function promises to compiled graphs; of another size, or where `t` is
+// not dense in its last dimension, [batch, heads, positions, size] laid out as [batch, positions, heads, size].
 at::Tensor headsLike(OpCall& c, const at::Tensor& t, int64_t size) {
+  if (t.size(3) == size && t.stride(3) == 1) return at::empty_like(t);
   return c.empty({t.size(0), t.size(2), t.size(1), size}, t.scalar_type()).transpose(1, 2);
 }
 
@@ -81,7 +84,9 @@ Result<void> forward(OpCall& c) {
   c.result(at::Tensor());
   c.result(c10::IValue(q.size(2)));
   c.result(c10::IValue(k.size(2)));
-  for (int i = 0; i < 3; ++i) c.result(at::Tensor());  // no dropout: no state of a generator, no mask to show
+  // No dropout: nobody reads the generator's state, but a compiled graph keeps both for backward, so they must be there.
+  for (int i = 0; i < 2; ++i) c.result(c.empty({}, at::kLong));
+  c.result(at::Tensor());
   return ocl::attention(c.queue(), call.args, c.variant());
 }
 bool forwardFits(const OpCall& c) {
