@@ -71,7 +71,7 @@ Result<void> batchNormBackward(OpCall& c) {
   const at::ScalarType param = weight.defined() ? weight.scalar_type() : statistics(input);
   at::Tensor gi = mask[0] ? at::empty_like(input) : at::Tensor();
   at::Tensor gw = mask[1] ? c.empty({input.size(1)}, param) : at::Tensor(), gb = mask[2] ? c.empty({input.size(1)}, param) : at::Tensor();
-  const Maybe w(weight), rm(c.tensorOr(3), true), rv(c.tensorOr(4), true), sm(c.tensorOr(5)), si(c.tensorOr(6)), i(gi, true), gwm(gw, true), gbm(gb, true);
+  const Maybe w(weight), rm(c.tensorOr(3)), rv(c.tensorOr(4)), sm(c.tensorOr(5)), si(c.tensorOr(6)), i(gi, true), gwm(gw, true), gbm(gb, true);
   ocl::BatchNormTensors t{w.get(), nullptr, rm.get(), rv.get(), sm.get(), si.get()};
   ocl::BatchNormArgs a;
   a.training = c.flag(7);

@@ -73,9 +73,11 @@ def test_tensors_on_two_devices_do_not_mix():
                      lambda: torch.where(a > 0, a, b)):
             try: call(); print("mixed")
             except RuntimeError as error: print("npu:0" in str(error) and "npu:1" in str(error))
+        try: a[b.long()]; print("mixed")
+        except RuntimeError as error: print("same device as the indexed tensor (npu:0)" in str(error))   # PyTorch's own words
         print((a + torch.ones((), device="npu:1").cpu()).sum().item())
     """
-    assert good(code, **TWO) == "True\n" * 5 + "18.0\n"
+    assert good(code, **TWO) == "True\n" * 6 + "18.0\n"
 
 
 def test_current_device_streams_and_events_of_each_device():

@@ -15,7 +15,7 @@ CELLS = [("markdown", "# A notebook\n"),
          ("code", "%matplotlib inline\nimport torch\ndevice = torch.device('npu:0')"),
          ("code", "!ls\nx = torch.ones(256, 4)\ny = torch.zeros(256, 256).to(device)"),
          ("code", "%time z = y @ y")]
-NOTEBOOK = "file:///work/n.ipynb"
+NOTEBOOK = "file:///project/n.ipynb"
 
 def check(path, *options):
     done = subprocess.run([SERVER, "--check", str(path), "--devices", "npu:0", *options], capture_output=True, text=True, timeout=60)
@@ -56,7 +56,7 @@ def test_a_folder_is_searched_for_notebooks(tmp_path):
 
 
 def cell_uri(i):
-    return f"vscode-notebook-cell:/work/n.ipynb#W{i}"
+    return f"vscode-notebook-cell:/project/n.ipynb#W{i}"
 
 
 def open_notebook(c, cells=CELLS):

@@ -45,7 +45,7 @@ AnalysisOptions npu() {
   return o;
 }
 
-Analysis of(const std::string& text, const AnalysisOptions& options, const std::string& path = "/work/none/case.py") {
+Analysis of(const std::string& text, const AnalysisOptions& options, const std::string& path = "/project/none/case.py") {
   Workspace workspace;
   return analyse(makeUnit(path, text), workspace, options);
 }

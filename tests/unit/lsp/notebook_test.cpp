@@ -51,7 +51,7 @@ TEST_CASE("ipykernel's names of cells") {
 
 namespace {
 
-const std::string kBook = "file:///work/n.ipynb";
+const std::string kBook = "file:///project/n.ipynb";
 
 Json cell(const char* uri, int kind = 2) { return {{"kind", kind}, {"document", uri}}; }
 Json text(const char* uri, const char* content, const char* language = "python") { return {{"uri", uri}, {"languageId", language}, {"version", 1}, {"text", content}}; }
@@ -186,8 +186,8 @@ TEST_CASE("live values of ipykernel's files land in their cells, whatever is edi
   b.change(4, {{"textContent", {{{"document", {{"uri", "c:2"}, {"version", 3}}}, {"changes", {{{"range", {{"start", {{"line", 2}, {"character", 22}}}, {"end", {{"line", 2}, {"character", 28}}}}}, {"text", "'npu:1'"}}}}}}}});
   CHECK(b.hoverText("c:2", 2, 20).find("**edited, pid 9: measured before this edit (cell 3, line 2)") != std::string::npos);
   // The notebook is closed and another one is open: not executed by that process.
-  b.open("file:///work/other.py", "import torch\ny = torch.zeros(3, device='npu:0')\n");
-  const std::string other = b.hoverText("file:///work/other.py", 1, 8);
+  b.open("file:///project/other.py", "import torch\ny = torch.zeros(3, device='npu:0')\n");
+  const std::string other = b.hoverText("file:///project/other.py", 1, 8);
   CHECK(other.find("no process attached: none of the running ones has executed this file (pid 9") != std::string::npos);
 }
 
