@@ -12,7 +12,7 @@ PART = (0, 1) if WHOLE else (3, 10)
 
 @pytest.fixture(scope="module")
 def entries():
-    return opencl_alone.judged(opencl_alone.survey(PART, samples=6 if WHOLE else 4))
+    return opencl_alone.judged(opencl_alone.survey(PART))
 
 
 def test_the_list_of_others_only_shrinks(entries):
