@@ -52,6 +52,7 @@ const std::vector<Case>& cases() {
       {P::log10, 0.001, 50, {}, F(std::log10(a))},
       {P::log1p, -0.9, 50, {}, F(std::log1p(a))},
       {P::expm1, -3, 5, {}, F(std::expm1(a))},
+      {P::exp_neg_abs, -9, 9, {}, F(std::exp(-std::fabs(a)))},
       {P::sqrt, 0, 50, {}, F(std::sqrt(a))},
       {P::rsqrt, 0.01, 50, {}, F(1 / std::sqrt(a))},
       {P::sin, -100, 100, {}, F(std::sin(a))},
