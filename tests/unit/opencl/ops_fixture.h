@@ -205,6 +205,9 @@ inline void checkClose(const std::vector<double>& got, const std::vector<double>
   REQUIRE(true);
 }
 
+// What ops_special_test.cpp compares with values computed elsewhere.
+std::vector<std::string> specialFunctionsTested();
+
 // Tolerances by dtype: {relative, absolute} of PyTorch's own op tests, a little tighter for float32.
 inline double relativeFor(DType t) {
   switch (t) {

@@ -53,6 +53,18 @@ const std::vector<Case>& cases() {
       {P::log1p, -0.9, 50, {}, F(std::log1p(a))},
       {P::expm1, -3, 5, {}, F(std::expm1(a))},
       {P::exp_neg_abs, -9, 9, {}, F(std::exp(-std::fabs(a)))},
+      {P::angle, -3, 3, {}, F(a < 0 ? M_PI : 0)},
+      {P::logit_eps, -0.2, 1.2, {0.1}, F(std::log(clampD(a, 0.1, 0.9) / (1 - clampD(a, 0.1, 0.9)))), 1e-5},
+      {P::logit_eps_backward, 0, 1, {0.1}, F(b < 0.1 || b > 0.9 ? 0 : a / (b * (1 - b))), 1e-5},
+      {P::round_decimals, -9, 9, {10}, F(std::nearbyint(a * 10) / 10)},
+      {P::round_tens, -999, 999, {10}, F(std::nearbyint(a / 10) * 10)},
+      {P::scale_masked, -3, 3, {1.25}, F(a * b * 1.25)},
+      {P::glu, -9, 9, {}, F(a * sigmoid(b))},
+      {P::glu_backward, -3, 3, {}, F(a * b * sigmoid(c) * (1 - sigmoid(c)))},
+      {P::prelu_backward, -3, 3, {}, F(b > 0 ? a : c * a)},
+      {P::nextafter, -3, 3, {}, F(std::nextafter(static_cast<float>(a), static_cast<float>(b))), 0, 0},
+      {P::xlog1py, 0, 3, {}, F(a == 0 ? 0 : a * std::log1p(b))},
+      {P::logaddexp2, -9, 9, {}, F(std::log2(std::exp2(a) + std::exp2(b)))},
       {P::sqrt, 0, 50, {}, F(std::sqrt(a))},
       {P::rsqrt, 0.01, 50, {}, F(1 / std::sqrt(a))},
       {P::sin, -100, 100, {}, F(std::sin(a))},
@@ -293,6 +305,7 @@ TEST_CASE("every pointwise operator agrees with a float64 reference", "[ops][poi
     for (DType t : {DType::int64, DType::int32})
       for (Variant v : kVariants) run(c, t, truth ? DType::bool_ : t, t, {part, flat}, v, 0, 0);
   }
+  for (const std::string& name : specialFunctionsTested()) seen[static_cast<size_t>(*pointwiseFromName(name))] = true;
   for (size_t i = 0; i < seen.size(); ++i) {
     INFO(pointwiseInfo(static_cast<P>(i)).name);
     REQUIRE(seen[i]);

@@ -92,11 +92,23 @@ const Row kRows[] = {
     {"igamma", {0, 2, -1}, {1, 0, 1}, {1, 0, kNan}},
     {"isposinf", {kInf, -kInf, kNan}, {}, {1, 0, 0}},
     {"isneginf", {kInf, -kInf, kNan}, {}, {0, 1, 0}},
+    {"shifted_chebyshev_polynomial_u", {0.1, 0.35, 0.8}, {2, 3, 5},
+     {1.56, 0.984, -0.82368}},
+    {"shifted_chebyshev_polynomial_v", {0.1, 0.35, 0.8}, {2, 3, 5},
+     {3.16, 1.624, 0.42272}},
+    {"shifted_chebyshev_polynomial_w", {0.1, 0.35, 0.8}, {2, 3, 5},
+     {-0.04, 0.344, -2.07008}},
     {"frexp_mantissa", {10, 0, -0.3}, {}, {0.625, 0, -0.6}},
     {"frexp_exponent", {10, 0, -0.3, kInf}, {}, {4, 0, -1, 0}},
 };
 
 }  // namespace
+
+std::vector<std::string> flagos::ocl::test::specialFunctionsTested() {
+  std::vector<std::string> names{"polygamma"};
+  for (const Row& r : kRows) names.emplace_back(r.name);
+  return names;
+}
 
 TEST_CASE("special functions keep float32's accuracy, in vectors and alone") {
   for (const Variant v : kVariants)
