@@ -49,10 +49,12 @@ def paired(first, second, pairs=9):
 def python(code, env=None, timeout=600):
     """Runs code in a fresh interpreter of the project's environment and returns its stdout."""
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=timeout,
-                          env={**os.environ, "OMP_WAIT_POLICY": "passive", **(env or {})}, check=True)
+                          env={**os.environ, "OMP_WAIT_POLICY": "passive", **(env or {})})
+    if done.returncode:   # its own words are on stderr already
+        raise RuntimeError(f"a measured program ended with {done.returncode}")
     return done.stdout
 
 
 def load():
-    for name in ("hot_paths", "training", "kernels", "language_server"):
+    for name in ("hot_paths", "training", "kernels", "first_steps", "language_server"):
         importlib.import_module(name)

@@ -323,19 +323,28 @@ kernel void conv_weight_wide(global const void* x, global const void* g, global 
     weightTask(scratch + p.part_off + t * p.part_stride, slab, x, g, &p, t, cleared);
 }
 
-// grad_weight[k][c][r][s] = sum of the shares. A work-item takes one tap.
+// grad_weight[k][c][r][s] = sum of the shares. A work-item takes VL output channels of one block and turns VL taps at a
+// time, so that rows of weights are written along their taps.
 kernel void conv_weight_finish(global const real* part, global void* w, const WeightFinishParams p) {
-  const long window = p.r * p.s, id = get_global_id(0);
-  const long group = id / (p.c * window), c = id / window % p.c, r = id % window / p.s, s = id % window % p.s;
-  const long block = c / p.c_block, tap = (c % p.c_block) * window + r * p.s + s;
-  global const real* from = part + p.part_off + (group * p.c_blocks + block) * p.shares * p.part_stride + tap * p.k_pad;
-  const long to = p.off + group * p.sg + c * p.sc + r * p.sr + s * p.ss;
-  for (long k0 = 0; k0 < p.k; k0 += VL) {
-    vec sum = 0;
-    for (long i = 0; i < p.shares; ++i) sum += VLOAD(from + i * p.part_stride + k0);
-    real lanes[VL];
-    VSTORE(sum, lanes);
-    for (long k = k0; k < min(p.k, k0 + VL); ++k) storeElem(w, to + k * p.sk, lanes[k - k0], p.dt);
+  const long window = p.r * p.s, k_chunks = (p.k + VL - 1) / VL, id = get_global_id(0);
+  const long group = id / (k_chunks * p.c_blocks), block = id / k_chunks % p.c_blocks, k0 = id % k_chunks * VL;
+  const long kn = min((long)VL, p.k - k0), c0 = block * p.c_block, taps = min(p.c_block, p.c - c0) * window;
+  global const real* from = part + p.part_off + (group * p.c_blocks + block) * p.shares * p.part_stride + k0;
+  const long to = p.off + group * p.sg + c0 * p.sc + k0 * p.sk;
+  const bool dense = p.ss == 1 && p.sr == p.s && p.sc == window;
+  for (long t0 = 0; t0 < taps; t0 += VL) {
+    const long tn = min((long)VL, taps - t0);
+    real tile[VL * VL];
+    for (long t = 0; t < tn; ++t) {
+      vec sum = 0;
+      for (long i = 0; i < p.shares; ++i) sum += VLOAD(from + i * p.part_stride + (t0 + t) * p.k_pad);
+      VSTORE(sum, tile + t * VL);
+    }
+    for (long k = 0; k < kn; ++k)
+      for (long t = 0; t < tn; ++t) {
+        const long tap = t0 + t, c = tap / window, r = tap % window / p.s, s = tap % p.s;
+        storeElem(w, to + k * p.sk + (dense ? tap : c * p.sc + r * p.sr + s * p.ss), tile[t * VL + k], p.dt);
+      }
   }
 }
 

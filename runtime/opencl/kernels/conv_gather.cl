@@ -28,6 +28,7 @@ typedef struct {
   long tasks, k_blocks, k_tiles;       // k_tiles: ceil(y.c / MR)
   long weights_off, bias_off, bias_stride, use_bias;
   long scratch_off, scratch_stride, slab_size;
+  long pixels, panels, group, c_block, w_row, sums_size, pieces_size;   // conv_flat
 } ConvParams;
 
 // Where a unit lies.

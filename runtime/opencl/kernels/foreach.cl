@@ -1,4 +1,4 @@
-// Many dense tensors in one launch. Up to KT tensors a launch, each with an element in up to five parallel lists. A
+// Many dense tensors in one launch. Up to KT tensors a launch (TABLE: kt_ of them, the table is in memory), each with an element in up to five parallel lists. A
 // generated head defines LISTS, K0..K4 (storage kinds), LOAD0..4 and STORE0..4 (0 or 1), SINGLE0..4 (the list is one
 // element for all), BODY (statements over T x0..x4, s0.., and what EXTRAS offers), WIDE (fat work-items of
 // `chunk` elements each; else thin ones in groups whose size is the chunk), OWNS (numbers of each tensor's own: 0..2).
@@ -11,7 +11,15 @@
 #define OFFSETS (SIZES + KT)
 #define OWN (OFFSETS + 5 * KT)
 #define PLACES (OWN + 2 * KT)
+#ifdef TABLE
+typedef struct { global const long* v; } Meta;
+#define META global const long* table_, const long at_, const long kt_
+#define META_HERE const Meta m = {table_ + at_};
+#else
 typedef struct { long v[PLACES + 3]; } Meta;
+#define META const Meta m
+#define META_HERE
+#endif
 
 #define LD1(k, p, i) CONV1(CAT2(LD1_, k)(p, i))
 #ifdef WIDE
@@ -75,10 +83,15 @@ typedef struct { long v[PLACES + 3]; } Meta;
   if (STORE##k) CAT2(ST1_, K##k)(x##k, p##k, i);
 #endif
 
-kernel void foreach(LIST_PARAMS EXTRA_PARAMS, const Meta m) {
+kernel void foreach(LIST_PARAMS EXTRA_PARAMS, META) {
+  META_HERE
   const IDX piece = (IDX)(get_group_id(0));
   int t = 0;
-  while (t + 1 < (int)m.v[4] && piece >= (IDX)m.v[FIRST + t + 1]) ++t;
+  for (int end_ = (int)m.v[4]; end_ - t > 1;) {   // the last tensor whose first piece is not beyond ours
+    const int middle = (t + end_) / 2;
+    if (piece >= (IDX)m.v[FIRST + middle]) t = middle;
+    else end_ = middle;
+  }
   const IDX n = (IDX)m.v[SIZES + t], chunk = (IDX)m.v[5];
   IDX i = (piece - (IDX)m.v[FIRST + t]) * chunk;
   const IDX end = min(i + chunk, n);

@@ -7,7 +7,8 @@ typedef struct {
   long om, on, ob, sm, sn, sb;
   long m, n, k, batch;
   long m_block, m_blocks, n_panels, tasks;
-  long scratch_off, scratch_stride;       // reals: one panel of b a worker
+  long group, k_block;                    // gemm_blocked: panels packed at once, and how deep
+  long scratch_off, scratch_stride;       // reals: the panels of b of a worker
   long dt, a_packed, b_direct, use_self;
   number alpha, beta;
 } GemmParams;
@@ -99,6 +100,49 @@ kernel void gemm_wide(global const real* a, global const void* b, global void* o
         tileRows(acc, ap, p.am, p.ak, rows, bp, ldb, p.k);
       storeTile(acc, out, self, &p, p.o_off + batch * p.ob + m0 * p.om + n0 * p.on,
                 p.s_off + batch * p.sb + m0 * p.sm + n0 * p.sn, rows, cols);
+    }
+  }
+}
+
+// Deep products (a packed, out unrounded: DT_REAL). The depth is cut into blocks: `group` panels of b for one block stay in
+// the worker's second-level cache, and every tile of a passes once for all of them. Later blocks add to out.
+kernel void gemm_blocked(global const real* a, global const void* b, global void* out, global const void* self,
+                         global real* scratch, const GemmParams p) {
+  const long worker = get_global_id(0), workers = get_global_size(0);
+  const long groups = (p.n_panels + p.group - 1) / p.group;
+  global real* panels = scratch + p.scratch_off + worker * p.scratch_stride;
+  GemmParams later = p;
+  later.use_self = 1, later.sm = p.om, later.sn = p.on;
+#ifdef REAL_DOUBLE
+  later.beta = as_long(1.0);
+#else
+  later.beta = as_int(1.0f);
+#endif
+  for (long t = p.tasks * worker / workers; t < p.tasks * (worker + 1) / workers; ++t) {
+    const long column = t / p.m_blocks, block = t % p.m_blocks;
+    const long batch = column / groups, first = column % groups * p.group, count = min(p.group, p.n_panels - first);
+    const long m_end = min(p.m, (block + 1) * p.m_block);
+    for (long k0 = 0; k0 < p.k; k0 += p.k_block) {
+      const long depth = min(p.k_block, p.k - k0);
+      for (long j = 0; j < count; ++j) {
+        const long n0 = (first + j) * NR;
+        packPanel(panels + j * depth * NR, b, p.b_off + batch * p.bb + k0 * p.bk + n0 * p.bn, p.bk, p.bn, depth,
+                  min((long)NR, p.n - n0), p.dt);
+      }
+      for (long m0 = block * p.m_block; m0 < m_end; m0 += MR) {
+        const long rows = min((long)MR, m_end - m0);
+        global const real* ap = a + p.a_off + batch * p.ab + (m0 / MR) * p.a_tile + k0 * MR;
+        for (long j = 0; j < count; ++j) {
+          const long n0 = (first + j) * NR, cols = min((long)NR, p.n - n0);
+          vec acc[2 * MR];
+          tilePacked(acc, ap, MR, panels + j * depth * NR, NR, depth);
+          const long o = p.o_off + batch * p.ob + m0 * p.om + n0 * p.on;
+          if (k0 == 0)
+            storeTile(acc, out, self, &p, o, p.s_off + batch * p.sb + m0 * p.sm + n0 * p.sn, rows, cols);
+          else
+            storeTile(acc, out, out, &later, o, o, rows, cols);
+        }
+      }
     }
   }
 }

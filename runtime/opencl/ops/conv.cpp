@@ -7,6 +7,14 @@
 #include "runtime/opencl/ops/tile_program.h"
 
 namespace flagos::ocl {
+
+Result<void> conv::packWeights(Queue& queue, const Problem& p, cl_mem to) {
+  auto kernel = tileKernel(queue, "conv", "conv_pack_weights", isDouble(p.y));
+  if (!kernel) return kernel.error();
+  return queue.launch(**kernel, {1, {static_cast<size_t>(p.win.groups * p.weights.tiles)}, {1}},
+                      {Arg::buffer(p.w.buffer), Arg::buffer(to), param(p.weights)});
+}
+
 namespace {
 
 using namespace conv;
@@ -14,13 +22,6 @@ using namespace conv;
 constexpr int64_t kTileRows = 8;  // MR of gemm_tile.cl
 constexpr int64_t kBlockBytes = 768 << 10;  // packed weights one worker sweeps again and again
 constexpr int64_t kMaxPhases = 256;
-
-Result<void> packWeights(Queue& queue, const Problem& p, cl_mem to) {
-  auto kernel = tileKernel(queue, "conv", "conv_pack_weights", isDouble(p.y));
-  if (!kernel) return kernel.error();
-  return queue.launch(**kernel, {1, {static_cast<size_t>(p.win.groups * p.weights.tiles)}, {1}},
-                      {Arg::buffer(p.w.buffer), Arg::buffer(to), param(p.weights)});
-}
 
 Result<void> wide(Queue& queue, Problem p) {
   if (isDepthwise(p.xi, p.yi, p.win)) return depthwise(queue, p);
@@ -32,6 +33,7 @@ Result<void> wide(Queue& queue, Problem p) {
   ConvParams c{};
   c.x = p.xi, c.y = p.yi, c.win = p.win;
   c.units = planUnits(p.win, p.yi, p.xi.c, p.yi.c, real_bytes, ceilDiv(want, p.win.groups));
+  if (prefersFlat(p, c.units)) return flat(queue, p);
   c.k_tiles = ceilDiv(p.yi.c, kTileRows);
   // Enough tasks for every worker, and no more weights a block than its cache can hold.
   const int64_t weight_bytes = c.k_tiles * kTileRows * depth * static_cast<int64_t>(real_bytes);
@@ -119,6 +121,8 @@ Result<void> runGradient(Queue& queue, const TensorRef& grad_output, const Tenso
                          const ConvArgs& args, const TensorRef* bias, Variant variant) {
   Problem whole = gradientProblem(grad_output, weight, grad_input, args);
   whole.bias = bias;
+  if (variant == Variant::wide && !bias && grad_input.numel() && fewPixels(grad_output, weight, args))
+    return inputFew(queue, grad_output, weight, grad_input, args);
   const int64_t sh = args.stride[0], sw = args.stride[1];
   if (variant == Variant::tiled || sh * sw == 1 || sh * sw > kMaxPhases || args.dilation[0] != 1 || args.dilation[1] != 1)
     return run(queue, whole, variant);

@@ -12,7 +12,7 @@ namespace {
 using namespace conv;
 
 constexpr int64_t kTileTaps = 8;
-constexpr int64_t kPartReals = 256 << 10;  // sums of one task: 1 MiB of floats
+constexpr int64_t kPartReals = 64 << 10;  // sums of one task, beside its pixels in a second-level cache
 
 WeightFinishParams finishOf(const TensorRef& w, const Image& x, const Image& g, const Window& win) {
   WeightFinishParams f{};
@@ -32,6 +32,7 @@ Result<void> wide(Queue& queue, const TensorRef& g, const TensorRef& x, const Te
   // A channel is a task there: a batch of few channels is better shared out.
   if (isDepthwise(c.x, c.g, c.win) && c.win.groups >= want)
     return depthwiseWeight(queue, g, x, w, c, finishOf(w, c.x, c.g, c.win));
+  if (fewPixels(g, w, args)) return weightFew(queue, g, x, w, args);
   const int64_t window = c.win.r * c.win.s;
   c.k_pad = ceilDiv(c.g.c, panel) * panel;
   c.c_block = std::clamp<int64_t>(kPartReals / (window * c.k_pad), 1, c.x.c);
@@ -60,7 +61,8 @@ Result<void> wide(Queue& queue, const TensorRef& g, const TensorRef& x, const Te
   f.part_off = c.part_off, f.part_stride = c.part_stride;
   auto finish = tileKernel(queue, "conv", "conv_weight_finish", is_double);
   if (!finish) return finish.error();
-  return queue.launch(**finish, {1, {static_cast<size_t>(c.win.groups * c.x.c * window)}, {1}},
+  const int64_t columns = is_double ? 8 : 16;
+  return queue.launch(**finish, {1, {static_cast<size_t>(blocks * ceilDiv(c.g.c, columns))}, {1}},
                       {Arg::buffer(scratch->buffer()), Arg::buffer(w.buffer), param(f)});
 }
 

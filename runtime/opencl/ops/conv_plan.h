@@ -33,6 +33,7 @@ struct ConvParams {
   int64_t tasks, k_blocks, k_tiles;
   int64_t weights_off, bias_off, bias_stride, use_bias;
   int64_t scratch_off, scratch_stride, slab_size;
+  int64_t pixels, panels, group, c_block, w_row, sums_size, pieces_size;
 };
 struct WeightParams {
   int64_t off, sg, sm, sq, sr, ss;
@@ -87,6 +88,15 @@ inline bool isDepthwise(const Image& x, const Image& y, const Window& win) noexc
   return win.groups > 1 && x.c == 1 && y.c == 1;
 }
 Result<void> depthwise(Queue& queue, const Problem& problem);
+// Small images and many channels: pixels numbered through the batch (conv_flat.cpp).
+bool prefersFlat(const Problem& problem, const Units& units) noexcept;
+Result<void> flat(Queue& queue, Problem problem);
+// Gradients where the batch has few output pixels `g`: every weight is read or written once, in place (conv_few.cpp).
+bool fewPixels(const TensorRef& g, const TensorRef& w, const ConvArgs& args) noexcept;
+Result<void> inputFew(Queue& queue, const TensorRef& g, const TensorRef& w, const TensorRef& x, const ConvArgs& args);
+Result<void> weightFew(Queue& queue, const TensorRef& g, const TensorRef& x, const TensorRef& w, const ConvArgs& args);
+// Packs the weights of a problem into [group][tile][channel and tap][8] (conv.cpp).
+Result<void> packWeights(Queue& queue, const Problem& problem, cl_mem to);
 // Only x, g and win of `params` are read; `finish` says where the gradient goes.
 Result<void> depthwiseWeight(Queue& queue, const TensorRef& g, const TensorRef& x, const TensorRef& w,
                              ConvWeightParams params, const WeightFinishParams& finish);

@@ -1,6 +1,7 @@
 // Many tensors in few launches: `_foreach_*` and fused optimizer steps.
 //
-// Tensors are grouped by the buffers they live in and go to the device in tables of 16 a launch; tensors that are not
+// Tensors are grouped by the buffers they live in and go to the device in tables of a dozen a launch (of hundreds
+// where host and device share memory); tensors that are not
 // dense (or differ in layout between the lists) take the single-tensor kernels. Same results either way.
 #pragma once
 #include <cstdint>

@@ -1,6 +1,7 @@
 #include "runtime/opencl/ops/foreach_launch.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
 #include "runtime/opencl/device.h"
@@ -10,11 +11,15 @@
 namespace flagos::ocl {
 namespace {
 
-constexpr size_t KT = kForeachTensors;
-// The regions of foreach.cl's Meta.
-constexpr size_t kFirst = 6, kSizes = kFirst + KT + 1, kOffsets = kSizes + KT, kOwn = kOffsets + kForeachLists * KT,
-                 kPlaces = kOwn + 2 * KT;
-struct Meta { int64_t v[kPlaces + 3]; };
+constexpr uint32_t kHostQueue = 63;   // no queue of the device: a block of it is nobody's work
+
+// The regions of foreach.cl's table for `kt` tensors.
+struct Regions {
+  size_t first = 6, sizes, offsets, own, places, end;
+  explicit constexpr Regions(size_t kt)
+      : sizes(first + kt + 1), offsets(sizes + kt), own(offsets + kForeachLists * kt), places(own + 2 * kt), end(places + 3) {}
+};
+struct Meta { int64_t v[Regions(kForeachTensors).end]; };
 static_assert(sizeof(Meta) <= 1024 - 10 * sizeof(void*), "CL_DEVICE_MAX_PARAMETER_SIZE may be as small as 1024");
 
 const TensorRef& at(const ForeachList& l, size_t t) noexcept { return l.tensors[l.tensors.size() == 1 ? 0 : t]; }
@@ -60,7 +65,8 @@ class Launcher {
         lists_(lists),
         numbers_(numbers),
         wide_(variant == Variant::wide),
-        variant_(variant) {}
+        variant_(variant),
+        table_(queue.device().sharedMemory() && lists.size() > 0 && lists[firstReal(lists)].tensors.size() > kForeachTensors) {}
 
   Result<void> run(size_t count) {
     bool index32 = true;
@@ -82,7 +88,7 @@ class Launcher {
                             [&](const Batch& o) { return o.buffers == want.buffers && o.steps == want.steps; });
       if (b == open.end()) b = open.insert(open.end(), std::move(want));
       b->tensors.push_back(t);
-      if (b->tensors.size() < KT) continue;
+      if (b->tensors.size() < (table_ ? kForeachTable : kForeachTensors)) continue;
       if (Result<void> r = launch(*b, lists_); !r) return r;
       b->tensors.clear();
     }
@@ -113,13 +119,13 @@ class Launcher {
     const uint64_t extras = (numbers_.lr ? 1u : 0u) | (numbers_.scale ? 2u : 0u) | (numbers_.inf ? 4u : 0u);
     const uint64_t key = (uint64_t{6} << 56) | (uint64_t{kernel_.op} << 40) | (uint64_t(kernel_.compute) << 37) |
                          (extras << 34) | (uint64_t(lists_.size()) << 31) | (uint64_t(numbers_.each) << 29) |
-                         (uint64_t{wide_} << 28) | (uint64_t{index32} << 27) | bits;
+                         (uint64_t{wide_} << 28) | (uint64_t{index32} << 27) | (uint64_t{table_} << 26) | bits;
     return cachedKernel(queue_, key, "foreach", [&] {
       KernelText t;
       std::string& s = t.text;
       s = kernelHead(kernel_.compute, index32, wide_, {kinds.data(), lists_.size()});
-      s += "#define KT " + std::to_string(KT) + "\n#define OWNS " + std::to_string(numbers_.each) + "\n#define LISTS " +
-           std::to_string(lists_.size()) + "\n";
+      s += table_ ? "#define TABLE\n#define KT kt_\n" : "#define KT " + std::to_string(kForeachTensors) + "\n";
+      s += "#define OWNS " + std::to_string(numbers_.each) + "\n#define LISTS " + std::to_string(lists_.size()) + "\n";
       for (size_t l = 0; l < lists_.size(); ++l) {
         const std::string n = std::to_string(l);
         s += "#define K" + n + " " + std::string(kindName(kinds[l])) + "\n#define LOAD" + n +
@@ -145,33 +151,52 @@ class Launcher {
   }
 
   Result<void> launch(const Batch& b, std::span<const ForeachList> lists) {
-    Meta m{};
-    for (size_t i = 0; i < 4; ++i) m.v[i] = static_cast<int64_t>(numbers_.shared[i]);
+    if (!table_) {
+      Meta m{};
+      return launchWith(b, lists, m.v, kForeachTensors, nullptr);
+    }
+    // The table lies in a block that no queue's work writes to, so that the host may fill it at once; the pool keeps it
+    // from others until this queue has passed the launch.
+    mou::Pool& pool = queue_.device().pool();
+    const size_t kt = std::max(kForeachTensors, b.tensors.size());
+    Result<mou::Block*> block = pool.allocate(Regions(kt).end * sizeof(int64_t), kHostQueue, currentTag().site);
+    if (!block) return block.error();
+    std::memset((*block)->address, 0, Regions(kt).end * sizeof(int64_t));
+    pool.recordQueue(*block, queue_.id());
+    Result<void> done = launchWith(b, lists, static_cast<int64_t*>((*block)->address), kt, *block);
+    pool.release(*block);
+    return done;
+  }
+
+  // Fills v, the table for kt tensors, and launches; `block` is where v lies if it is not an argument itself.
+  Result<void> launchWith(const Batch& b, std::span<const ForeachList> lists, int64_t* v, size_t kt, const mou::Block* block) {
+    const Regions at_(kt);
+    for (size_t i = 0; i < 4; ++i) v[i] = static_cast<int64_t>(numbers_.shared[i]);
     int64_t total = 0;
     for (size_t t : b.tensors) total += at(lists[firstReal(lists)], t).numel();
     const int64_t chunk = wide_ ? wideChunk(queue_, total, 4096) : static_cast<int64_t>(kTiledGroup);
-    m.v[4] = static_cast<int64_t>(b.tensors.size());
-    m.v[5] = chunk;
+    v[4] = static_cast<int64_t>(b.tensors.size());
+    v[5] = chunk;
     int64_t piece = 0;
     if (kernel_.extras)
-      for (size_t i = 0; i < KT; ++i) m.v[kOwn + i] = static_cast<int64_t>(numbers_.fixed[i]);
+      for (size_t i = 0; i < numbers_.fixed.size(); ++i) v[at_.own + i] = static_cast<int64_t>(numbers_.fixed[i]);
     for (size_t i = 0; i < b.tensors.size(); ++i) {
       const size_t t = b.tensors[i];
       const int64_t n = at(lists[firstReal(lists)], t).numel();
-      m.v[kFirst + i] = piece;
-      m.v[kSizes + i] = n;
+      v[at_.first + i] = piece;
+      v[at_.sizes + i] = n;
       piece += (n + chunk - 1) / chunk;
-      for (size_t l = 0; l < lists.size(); ++l) m.v[kOffsets + KT * l + i] = at(lists[l], t).offset;
+      for (size_t l = 0; l < lists.size(); ++l) v[at_.offsets + kt * l + i] = at(lists[l], t).offset;
       for (size_t e = 0; e < numbers_.each; ++e)
-        m.v[kOwn + numbers_.each * i + e] = static_cast<int64_t>(numbers_.own[numbers_.each * t + e]);
-      if (!numbers_.steps.empty()) m.v[kOwn + KT + i] = numbers_.steps[t].offset;
+        v[at_.own + numbers_.each * i + e] = static_cast<int64_t>(numbers_.own[numbers_.each * t + e]);
+      if (!numbers_.steps.empty()) v[at_.own + kt + i] = numbers_.steps[t].offset;
     }
-    m.v[kFirst + b.tensors.size()] = piece;
-    const auto place = [&](size_t i, const TensorRef* r) { m.v[kPlaces + i] = r ? r->offset : 0; };
+    v[at_.first + b.tensors.size()] = piece;
+    const auto place = [&](size_t i, const TensorRef* r) { v[at_.places + i] = r ? r->offset : 0; };
     place(0, numbers_.lr);
     place(1, numbers_.scale);
     place(2, numbers_.inf);
-    std::array<Arg, kForeachLists + 5> args;
+    std::array<Arg, kForeachLists + 7> args;
     size_t n = 0;
     for (size_t l = 0; l < lists.size(); ++l) args[n++] = Arg::buffer(b.buffers[l]);
     if (kernel_.extras) {
@@ -179,7 +204,13 @@ class Launcher {
       for (const TensorRef* r : {numbers_.lr, numbers_.scale, numbers_.inf})
         args[n++] = Arg::buffer(r ? r->buffer : b.buffers[0]);
     }
-    args[n++] = Arg::pointer(&m, sizeof m);
+    if (block) {
+      args[n++] = Arg::buffer(static_cast<cl_mem>(mou::slabHandle(*block)));
+      args[n++] = Arg::of(static_cast<int64_t>(block->offset / sizeof(int64_t)));
+      args[n++] = Arg::of(static_cast<int64_t>(kt));
+    } else {
+      args[n++] = Arg::pointer(v, sizeof(Meta));
+    }
     Range range;
     range.local[0] = wide_ ? 1 : kTiledGroup;
     range.global[0] = static_cast<size_t>(piece) * range.local[0];
@@ -227,6 +258,7 @@ class Launcher {
   const ForeachNumbers& numbers_;
   const bool wide_;
   const Variant variant_;
+  const bool table_;   // too many tensors for an argument, and memory the host can fill
   const Kernel* handle_ = nullptr;
 };
 

@@ -1,4 +1,5 @@
-// The launch under foreach.h's functions: lists of dense tensors through one kernel, in tables of kForeachTensors.
+// The launch under foreach.h's functions: lists of dense tensors through one kernel, in tables of
+// kForeachTensors (an argument) or kForeachTable (in shared memory).
 #pragma once
 #include <array>
 #include <cstdint>
@@ -14,6 +15,7 @@
 namespace flagos::ocl {
 
 inline constexpr size_t kForeachTensors = 12;  // with five lists the table stays under the 1 KiB every device takes
+inline constexpr size_t kForeachTable = 1024;  // tensors a launch where the table may lie in memory that host and device share
 inline constexpr size_t kForeachLists = 5;
 
 struct ForeachList {

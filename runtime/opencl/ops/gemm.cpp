@@ -9,6 +9,8 @@ namespace flagos::ocl {
 namespace {
 
 constexpr int64_t kTileRows = 8;  // MR of gemm_tile.cl
+// Depth from which a panel of b would push everything else out of a second-level cache of 1 MiB, and what is packed then.
+constexpr int64_t kDeep = 1280, kDeepBlock = 512, kDeepGroup = 8;
 constexpr int64_t kPlainA = int64_t{1} << 18;  // elements of a up to which its rows are read where they lie
 
 // Mirrors of the structs in gemm.cl.
@@ -19,6 +21,7 @@ struct GemmParams {
   int64_t om, on, ob, sm, sn, sb;
   int64_t m, n, k, batch;
   int64_t m_block, m_blocks, n_panels, tasks;
+  int64_t group, k_block;
   int64_t scratch_off, scratch_stride;
   int64_t dt, a_packed, b_direct, use_self;
   int64_t alpha, beta;  // numberBits
@@ -156,14 +159,18 @@ Result<void> wide(Queue& queue, Problem r) {
   p.n_panels = ceilDiv(p.n, columns);
   const int64_t tiles = ceilDiv(p.m, kTileRows);
   const int64_t want = static_cast<int64_t>(workerCount(queue, 1 << 20));
-  p.m_blocks = std::clamp<int64_t>(ceilDiv(want, p.batch * p.n_panels), 1, tiles);
+  const bool deep = p.dt == 0 && p.k >= kDeep && p.m * p.k > kPlainA && p.m >= 64;
+  p.group = deep ? std::min(kDeepGroup, p.n_panels) : 1;
+  p.k_block = deep ? kDeepBlock : p.k;
+  const int64_t groups = ceilDiv(p.n_panels, p.group);
+  p.m_blocks = std::clamp<int64_t>(ceilDiv(want, p.batch * groups), 1, tiles);
   p.m_block = ceilDiv(tiles, p.m_blocks) * kTileRows;
   p.m_blocks = ceilDiv(p.m, p.m_block);
-  p.tasks = p.batch * p.n_panels * p.m_blocks;
+  p.tasks = p.batch * groups * p.m_blocks;
   p.b_direct = p.dt == 0 && p.bn == 1 && p.m_block <= 32;
-  p.a_packed = p.dt != 0 || (p.am != 1 && p.m * p.k > kPlainA);
+  p.a_packed = deep || p.dt != 0 || (p.am != 1 && p.m * p.k > kPlainA);
   const size_t workers = workerCount(queue, p.tasks);
-  p.scratch_stride = (p.k * columns + 15) / 16 * 16;
+  p.scratch_stride = (p.group * p.k_block * columns + 15) / 16 * 16;
   const int64_t panels = static_cast<int64_t>(workers) * p.scratch_stride;
   const int64_t a_batches = p.ab == 0 ? 1 : p.batch;
   const int64_t packed = p.a_packed ? a_batches * tiles * kTileRows * p.k : 0;
@@ -185,7 +192,7 @@ Result<void> wide(Queue& queue, Problem r) {
     p.ak = kTileRows;
     p.am = 1;
   }
-  auto kernel = tileKernel(queue, "gemm", "gemm_wide", r.is_double);
+  auto kernel = deep ? tileKernel(queue, "gemm", "gemm_blocked", r.is_double) : tileKernel(queue, "gemm", "gemm_wide", r.is_double);
   if (!kernel) return kernel.error();
   return queue.launch(**kernel, {1, {workers}, {1}},
                       {Arg::buffer(r.a), Arg::buffer(r.b), Arg::buffer(r.out), Arg::buffer(r.self),

@@ -24,6 +24,7 @@ std::string programText(const char* source) {
   text += '\n';
   if (std::string_view(source).starts_with("conv")) text += kernelSource("conv_gather");
   text += kernelSource(source);
+  if (std::string_view(source) == "conv") text += kernelSource("conv_flat"), text += kernelSource("conv_few");
   return text;
 }
 

@@ -137,6 +137,15 @@ const Case kCases[] = {
     {"transposed, strided, grouped, padded output", 2, 4, 5, 6, 6, 3, 3,
      {{2, 2}, {1, 1}, {1, 1}, 2, true}, 1},
     {"transposed, dilated", 1, 3, 4, 5, 2, 2, 3, {{1, 2}, {0, 1}, {2, 2}, 1, true}},
+    {"many channels: panels through rows and images", 3, 20, 14, 14, 40, 3, 3, {.padding = {1, 1}}},
+    {"many channels: strided by 2", 2, 3, 33, 35, 64, 7, 7, {.stride = {2, 2}, .padding = {3, 3}}},
+    {"many channels: strided by 3, grouped, dilated", 2, 8, 20, 21, 72, 2, 2, {{3, 3}, {0, 1}, {2, 1}, 2}},
+    {"many channels: 1x1", 3, 33, 5, 9, 130, 1, 1},
+    {"few pixels", 4, 50, 4, 4, 72, 3, 3, {.padding = {1, 1}}},
+    {"few pixels, strided, grouped", 4, 64, 5, 5, 96, 3, 3, {.stride = {2, 2}, .padding = {1, 1}, .groups = 2}},
+    {"few pixels, dilated, more padding than window", 2, 24, 3, 4, 20, 2, 3, {{1, 1}, {3, 2}, {2, 1}}},
+    {"few pixels, transposed", 2, 40, 4, 4, 20, 3, 3, {.stride = {2, 2}, .padding = {1, 1}, .transposed = true}, 1},
+    {"many channels: several blocks of depth", 2, 80, 9, 9, 66, 3, 3, {.padding = {1, 1}}},
 };
 
 }  // namespace
@@ -150,7 +159,8 @@ TEST_CASE("conv: forward and gradients over the table", "[conv]") {
 TEST_CASE("conv: dtypes", "[conv]") {
   for (DType t : {DType::float64, DType::float16, DType::bfloat16})
     for (Variant v : kVariants)
-      for (size_t i : {size_t{0}, size_t{2}, size_t{3}, size_t{7}, size_t{18}, size_t{20}, size_t{26}}) run(kCases[i], t, v, false);
+      for (size_t i : {size_t{0}, size_t{2}, size_t{3}, size_t{7}, size_t{18}, size_t{20}, size_t{26}, std::size(kCases) - 1, std::size(kCases) - 4})
+        run(kCases[i], t, v, false);
 }
 
 TEST_CASE("conv: one-dimensional tensors", "[conv]") {

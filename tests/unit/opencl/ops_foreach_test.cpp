@@ -98,6 +98,30 @@ TEST_CASE("foreach pointwise: lists, shared and own scalars, one tensor for all"
   }
 }
 
+TEST_CASE("foreach: few tensors go as an argument, many as a table in memory; both give the same", "[ops][foreach]") {
+  for (Variant v : kVariants) {
+    INFO(name(v));
+    List a(DType::float32, -3, 3, 1), b(DType::float32, 0.5, 3, 100), few(DType::float32, 0, 0, 300), many(DType::float32, 0, 0, 300);
+    const auto ar = a.refs(), br = b.refs(), fr = few.refs(), mr = many.refs();
+    std::vector<Scalar> own;
+    for (size_t t = 0; t < ar.size(); ++t) own.emplace_back(1.0 / static_cast<double>(t + 1));
+    const TensorList all[] = {ar, br};
+    // Twice at once: the second launch must not write over the first one's table.
+    ok(foreachPointwise(queue(), P::add, all, mr, own, v));
+    const TensorList again[] = {mr, br};
+    ok(foreachPointwise(queue(), P::add, again, mr, own, v));
+    for (size_t t = 0; t < ar.size(); t += 5) {
+      const size_t n = std::min<size_t>(5, ar.size() - t);
+      const TensorList part[] = {TensorList(ar).subspan(t, n), TensorList(br).subspan(t, n)};
+      const TensorList next[] = {TensorList(fr).subspan(t, n), TensorList(br).subspan(t, n)};
+      ok(foreachPointwise(queue(), P::add, part, TensorList(fr).subspan(t, n), std::span(own).subspan(t, n), v));
+      ok(foreachPointwise(queue(), P::add, next, TensorList(fr).subspan(t, n), std::span(own).subspan(t, n), v));
+    }
+    for (size_t t = 0; t < ar.size(); ++t) REQUIRE(few.tensors[t]->get() == many.tensors[t]->get());
+    many.check([&](size_t t, size_t i) { return a.host[t][i] + 2.0 / static_cast<double>(t + 1) * b.host[t][i]; }, 2e-6, 1e-6);
+  }
+}
+
 TEST_CASE("foreach by dtype and norms", "[ops][foreach]") {
   for (Variant v : kVariants)
     for (DType d : {DType::float16, DType::bfloat16, DType::float64, DType::int32}) {

@@ -93,6 +93,24 @@ TEST_CASE("gemm: dtypes", "[gemm]") {
         run(c, t, v);
 }
 
+TEST_CASE("gemm: deep products, whose depth is cut into blocks", "[gemm]") {
+  for (int turned = 0; turned < 8; ++turned)
+    run({0, 210, 70, 1301, bool(turned & 1), bool(turned & 2), bool(turned & 4)}, DType::float32, Variant::wide);
+  run({2, 203, 290, 1290}, DType::float32, Variant::wide);
+  run({0, 230, 33, 1281, true, true, false}, DType::float64, Variant::wide);
+  // self comes in once, not once a block; also where it is the output.
+  const Case c{0, 205, 37, 1400};
+  const auto a = values(c.m * c.k, DType::float32, -1, 1, 1), b = values(c.k * c.n, DType::float32, -1, 1, 2);
+  const auto self = values(c.m * c.n, DType::float32, -9, 9, 3);
+  Tensor ta(Shape({c.m, c.k}), DType::float32, a), tb(Shape({c.k, c.n}), DType::float32, b);
+  Tensor ts(Shape({c.m, c.n}), DType::float32, self), out(Shape({c.m, c.n}), DType::float32);
+  const Reference r = reference(c, a, b, self, 0.5, 2);
+  ok(gemm(queue(), {ta.ref(), tb.ref(), out.ref(), ts.ref(), 0.5, 2}, Variant::wide));
+  checkProduct(out.get(), r, DType::float32, c.k);
+  ok(gemm(queue(), {ta.ref(), tb.ref(), ts.ref(), ts.ref(), 0.5, 2}, Variant::wide));
+  checkProduct(ts.get(), r, DType::float32, c.k);
+}
+
 TEST_CASE("gemm: alpha, beta and a broadcast self", "[gemm]") {
   const Case c{2, 11, 37, 13};
   const auto a = values(2 * 11 * 13, DType::float32, -1, 1, 1), b = values(2 * 13 * 37, DType::float32, -1, 1, 2);

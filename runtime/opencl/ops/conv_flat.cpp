@@ -1,0 +1,77 @@
+// Convolutions of small images with many channels, CPU-shaped: see kernels/conv_flat.cl.
+#include <algorithm>
+
+#include "runtime/opencl/ops/conv_plan.h"
+#include "runtime/opencl/ops/scratch.h"
+#include "runtime/opencl/ops/tile_program.h"
+
+namespace flagos::ocl::conv {
+namespace {
+
+constexpr int64_t kTileRows = 8;      // MR of gemm_tile.cl
+constexpr int64_t kDepth = 320;       // rows of a panel at once: with its neighbours it stays in a second-level cache
+constexpr int64_t kGroup = 4;         // panels for which a tile of weights is read once
+constexpr int64_t kLeastTiles = 16;   // below, packing a panel for few output channels would cost more than it saves
+constexpr int64_t kMaxWindow = 64;
+
+}  // namespace
+
+bool prefersFlat(const Problem& p, const Units& units) noexcept {
+  if (storageCode(p.x.dtype) != 0 || p.xi.sw != 1 || p.xi.up_h != 1 || p.xi.up_w != 1) return false;
+  const int64_t window = p.win.r * p.win.s, panel = isDouble(p.x) ? 16 : 32;
+  if (window < 1 || window > kMaxWindow || p.yi.c < 4 * kTileRows) return false;
+  // Whole chunks of pixels need no panels at all, unless the weights no longer fit beside them.
+  const bool deep = p.yi.c * p.xi.c * window > (int64_t{1} << 17);
+  if (units.chunked && units.cols % 8 == 0 && units.images * units.rows * units.cols % panel == 0 && !deep) return false;
+  return true;
+}
+
+Result<void> flat(Queue& queue, Problem p) {
+  const bool is_double = isDouble(p.y);
+  const size_t real_bytes = is_double ? 8 : 4;
+  const int64_t panel = is_double ? 16 : 32, window = p.win.r * p.win.s, depth = p.xi.c * window;
+  const int64_t want = static_cast<int64_t>(workerCount(queue, 1 << 20));
+  ConvParams c{};
+  c.x = p.xi, c.y = p.yi, c.win = p.win;
+  c.pixels = p.yi.n * p.yi.h * p.yi.w;
+  c.panels = ceilDiv(c.pixels, panel);
+  c.k_tiles = ceilDiv(p.yi.c, kTileRows);
+  c.c_block = std::clamp<int64_t>(kDepth / window, 1, p.xi.c);
+  c.group = std::clamp<int64_t>(ceilDiv(c.panels * p.win.groups, want), 1, kGroup);
+  const int64_t groups = ceilDiv(c.panels, c.group);
+  c.k_blocks = std::clamp<int64_t>(want / (groups * p.win.groups), 1, std::max<int64_t>(1, c.k_tiles / kLeastTiles));
+  c.tasks = p.win.groups * c.k_blocks * groups;
+  const size_t workers = workerCount(queue, c.tasks);
+  const int64_t panel_size = c.c_block * window * panel;
+  c.sums_size = c.c_block < p.xi.c ? (ceilDiv(c.k_tiles, c.k_blocks) * c.group * kTileRows * panel) : 0;
+  c.pieces_size = window * (1 + 3 * panel);
+  c.scratch_stride = c.group * (panel_size + c.pieces_size * 8 / static_cast<int64_t>(real_bytes)) + c.sums_size + 64;
+  c.scratch_stride = ceilDiv(c.scratch_stride, 16) * 16;
+  const int64_t worker_reals = static_cast<int64_t>(workers) * c.scratch_stride;
+  // Rows of weights that run through channels and taps are read where they lie, unless every tile row would fall into the
+  // same few lines of a cache, or many panels would pay for it.
+  const WeightParams& w = p.weights;
+  const bool in_place = w.dt == 0 && w.ss == 1 && w.sr == p.win.s && w.sq == window && w.sm * 4 % 4096 != 0 && groups <= 16;
+  const int64_t weight_reals = in_place ? 0 : p.win.groups * c.k_tiles * kTileRows * depth;
+  auto scratch = Scratch::take(queue, static_cast<size_t>(worker_reals + weight_reals) * real_bytes);
+  if (!scratch) return scratch.error();
+  c.scratch_off = static_cast<int64_t>(scratch->offset() / real_bytes);
+  if (in_place) {
+    c.weights_off = w.off;
+    c.w_row = w.sm;
+  } else {
+    c.weights_off = c.scratch_off + worker_reals;
+    p.weights.tiles = c.k_tiles;
+    p.weights.dst_off = c.weights_off;
+    if (auto ok = packWeights(queue, p, scratch->buffer()); !ok) return ok;
+  }
+  if (p.bias) c.use_bias = 1, c.bias_off = p.bias->offset, c.bias_stride = stride(*p.bias, 0);
+  auto kernel = tileKernel(queue, "conv", "conv_flat", is_double);
+  if (!kernel) return kernel.error();
+  return queue.launch(**kernel, {1, {workers}, {1}},
+                      {Arg::buffer(p.x.buffer), Arg::buffer(in_place ? p.w.buffer : scratch->buffer()),
+                       Arg::buffer(p.bias ? p.bias->buffer : p.x.buffer), Arg::buffer(p.y.buffer),
+                       Arg::buffer(scratch->buffer()), param(c)});
+}
+
+}  // namespace flagos::ocl::conv
