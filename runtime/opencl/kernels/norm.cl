@@ -322,36 +322,61 @@ kernel void row_stats(global const void* x, global void* mean, global void* rstd
   }
 }
 
-kernel void ln_apply(global const void* x, global const void* mean, global const void* rstd, global const void* weight,
-                     global const void* bias, global void* y, const NormParams p) {
+// Layer norm of contiguous rows of p1 elements: a row is near while it is read three times.
+kernel void ln_forward(global const void* x, global void* mean, global void* rstd, global const void* weight,
+                       global const void* bias, global void* y, const NormParams p) {
+  LOCAL_SUM
   UNITS(u) {
     const long from = p.x.off + u * p.p1, to = p.y.off + u * p.p1;
-    const real m = loadElem(mean, p.mean_off + u, p.stats_dt), s = loadElem(rstd, p.var_off + u, p.stats_dt);
+    vec lanes = 0;
+    real rest = 0;
+    ROW(p.p1, true, lanes += loadVec(x, from + i, p.dt);, rest += loadElem(x, from + i, p.dt);)
+    const real m = SUM(lanesOf(lanes) + rest) / (real)p.p1;
+    lanes = 0;
+    rest = 0;
+    ROW(p.p1, true, const vec d = loadVec(x, from + i, p.dt) - m; lanes += d * d;
+        , const real d = loadElem(x, from + i, p.dt) - m; rest += d * d;)
+    const real s = (real)1 / sqrt(SUM(lanesOf(lanes) + rest) / (real)p.p1 + realOf(p.eps));
     ROW(p.p1, true, vec v = (loadVec(x, from + i, p.dt) - m) * s;
         if (p.has_weight) v *= loadVec(weight, p.weight_off + i, p.weight_dt);
         if (p.has_bias) v += loadVec(bias, p.bias_off + i, p.bias_dt); storeVec(y, to + i, v, p.dt);
         , real v = (loadElem(x, from + i, p.dt) - m) * s;
         if (p.has_weight) v *= loadElem(weight, p.weight_off + i, p.weight_dt);
         if (p.has_bias) v += loadElem(bias, p.bias_off + i, p.bias_dt); storeElem(y, to + i, v, p.dt);)
+    if (LANE == 0) {
+      storeElem(mean, p.mean_off + u, m, p.stats_dt);
+      storeElem(rstd, p.var_off + u, s, p.stats_dt);
+    }
   }
 }
 
-kernel void ln_grad_input(global const void* g, global const void* x, global const void* mean, global const void* rstd,
-                          global const void* weight, global void* gx, const NormParams p) {
+// One pass over the rows: the input's gradient, and each worker's (or work-group's) share of the gradients of bias and
+// weight, part[share][2][p1], for ln_finish.
+kernel void ln_backward(global const void* g, global const void* x, global const void* mean, global const void* rstd,
+                        global const void* weight, global void* gx, global real* part, const NormParams p) {
   LOCAL_SUM
+#ifdef TILED
+  const long share = get_group_id(0);
+#else
+  const long share = get_global_id(0);
+#endif
+  global real *pb = part + p.sums_off + share * 2 * p.p1, *pw = pb + p.p1;
+  const bool sums = p.has_grad_weight || p.has_grad_bias;
+  if (sums) ROW(p.p1, true, VSTORE((vec)(0), pb + i); VSTORE((vec)(0), pw + i);, pb[i] = 0; pw[i] = 0;)
   UNITS(u) {
     const long gi = p.g.off + u * p.p1, xi = p.x.off + u * p.p1, to = p.y.off + u * p.p1;
     const real m = loadElem(mean, p.mean_off + u, p.stats_dt), s = loadElem(rstd, p.var_off + u, p.stats_dt);
     vec plain = 0, dots = 0;
     real plain_rest = 0, dots_rest = 0;
-    ROW(p.p1, true, vec d = loadVec(g, gi + i, p.dt);
-        if (p.has_weight) d *= loadVec(weight, p.weight_off + i, p.weight_dt); plain += d;
-        dots += d * (loadVec(x, xi + i, p.dt) - m);
-        , real d = loadElem(g, gi + i, p.dt);
-        if (p.has_weight) d *= loadElem(weight, p.weight_off + i, p.weight_dt); plain_rest += d;
-        dots_rest += d * (loadElem(x, xi + i, p.dt) - m);)
+    ROW(p.p1, true, vec d = loadVec(g, gi + i, p.dt); const vec o = (loadVec(x, xi + i, p.dt) - m) * s;
+        if (sums) { VSTORE(VLOAD(pb + i) + d, pb + i); VSTORE(VLOAD(pw + i) + d * o, pw + i); }
+        if (p.has_weight) d *= loadVec(weight, p.weight_off + i, p.weight_dt); plain += d; dots += d * o;
+        , real d = loadElem(g, gi + i, p.dt); const real o = (loadElem(x, xi + i, p.dt) - m) * s;
+        if (sums) { pb[i] += d; pw[i] += d * o; }
+        if (p.has_weight) d *= loadElem(weight, p.weight_off + i, p.weight_dt); plain_rest += d; dots_rest += d * o;)
     const real shift = SUM(lanesOf(plain) + plain_rest) / (real)p.p1;
-    const real slope = SUM(lanesOf(dots) + dots_rest) * s * s / (real)p.p1;
+    const real slope = SUM(lanesOf(dots) + dots_rest) * s / (real)p.p1;
+    if (!p.groups) continue;   // the input's gradient is not wanted
     ROW(p.p1, true, vec d = loadVec(g, gi + i, p.dt);
         if (p.has_weight) d *= loadVec(weight, p.weight_off + i, p.weight_dt);
         storeVec(gx, to + i, (d - shift - (loadVec(x, xi + i, p.dt) - m) * slope) * s, p.dt);
@@ -361,31 +386,21 @@ kernel void ln_grad_input(global const void* g, global const void* x, global con
   }
 }
 
-// Sums over rows: a unit is a block of 4 VL columns, so that rows are read in whole vectors and whole lines of memory.
-kernel void ln_grad_weights(global const void* g, global const void* x, global const void* mean, global const void* rstd,
-                            global void* grad_weight, global void* grad_bias, const NormParams p) {
+// The shares together: a unit is VL columns; p.n counts the shares.
+kernel void ln_finish(global const real* part, global void* grad_weight, global void* grad_bias, const NormParams p) {
   LOCAL_SUM
   UNITS(u) {
-    vec plain[4], dots[4];
-    for (int b = 0; b < 4; ++b) plain[b] = 0, dots[b] = 0;
-    const long first = u * 4 * VL, blocks = min(4L, (p.p1 - first + VL - 1) / VL);
-    for (long r = LANE; r < p.n; r += LANES) {
-      const real m = loadElem(mean, p.mean_off + r, p.stats_dt), s = loadElem(rstd, p.var_off + r, p.stats_dt);
-      for (int b = 0; b < 4; ++b) {
-        if (b >= blocks) break;
-        const long c0 = first + b * VL, left = p.p1 - c0;
-        const vec d = loadChannels(g, p.g.off + r * p.p1 + c0, left, p.dt);
-        plain[b] += d;
-        dots[b] += d * (loadChannels(x, p.x.off + r * p.p1 + c0, left, p.dt) - m) * s;
-      }
+    const long c0 = u * VL, left = p.p1 - c0;
+    vec plain = 0, dots = 0;
+    for (long i = LANE; i < p.n; i += LANES) {
+      plain += loadChannels(part, p.sums_off + i * 2 * p.p1 + c0, left, DT_REAL);
+      dots += loadChannels(part, p.sums_off + (i * 2 + 1) * p.p1 + c0, left, DT_REAL);
     }
-    for (int b = 0; b < 4; ++b) {
-      const vec sum = SUM_VEC(plain[b]), dot_sum = SUM_VEC(dots[b]);
-      const long c0 = first + b * VL;
-      if (LANE == 0 && b < blocks) {
-        if (p.has_grad_weight) storeChannels(grad_weight, p.grad_weight_off + c0, dot_sum, p.p1 - c0, p.weight_dt);
-        if (p.has_grad_bias) storeChannels(grad_bias, p.grad_bias_off + c0, sum, p.p1 - c0, p.weight_dt);
-      }
+    plain = SUM_VEC(plain);
+    dots = SUM_VEC(dots);
+    if (LANE == 0) {
+      if (p.has_grad_weight) storeChannels(grad_weight, p.grad_weight_off + c0, dots, left, p.weight_dt);
+      if (p.has_grad_bias) storeChannels(grad_bias, p.grad_bias_off + c0, plain, left, p.weight_dt);
     }
   }
 }

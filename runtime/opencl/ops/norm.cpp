@@ -9,6 +9,7 @@ namespace flagos::ocl {
 namespace {
 
 constexpr size_t kLanes = 64;  // LANES of norm.cl with TILED
+constexpr int64_t kMostShares = 256;  // work-groups that keep sums of their own
 
 // Mirrors of the structs in norm.cl.
 struct Data {
@@ -28,14 +29,15 @@ struct NormParams {
 };
 
 Result<void> start(Queue& queue, const char* function, const TensorRef& data, Variant variant, NormParams& p,
-                   int64_t units, std::initializer_list<const TensorRef*> tensors, const Scratch* sums = nullptr) {
+                   int64_t units, std::initializer_list<const TensorRef*> tensors, const Scratch* sums = nullptr,
+                   size_t shares = 0) {
   if (units == 0) return {};
   const bool tiled = variant == Variant::tiled;
   auto kernel = tileKernel(queue, "norm", function, isDouble(data), tiled);
   if (!kernel) return kernel.error();
   p.units = units;
-  const Range range = tiled ? Range{1, {kLanes * static_cast<size_t>(std::min<int64_t>(units, 4096))}, {kLanes}}
-                            : Range{1, {workerCount(queue, units)}, {1}};
+  const Range range = tiled ? Range{1, {kLanes * (shares ? shares : static_cast<size_t>(std::min<int64_t>(units, 4096)))}, {kLanes}}
+                            : Range{1, {shares ? shares : workerCount(queue, units)}, {1}};
   Arg args[10];
   size_t n = 0;
   // An absent tensor is passed as the data's buffer and never touched: has_* says so. A null entry is the scratch.
@@ -238,8 +240,7 @@ Result<void> layerNorm(Queue& queue, const TensorRef& x, int64_t rows, int64_t c
   p.eps = numberBits(eps, isDouble(x));
   setWeights(p, weight, bias);
   setStats(p, mean, rstd);
-  FLAGOS_TRY(start(queue, "row_stats", x, variant, p, rows, {&x, &mean, &rstd}));
-  return start(queue, "ln_apply", x, variant, p, rows, {&x, &mean, &rstd, weight ? weight : &x, bias ? bias : &x, &y});
+  return start(queue, "ln_forward", x, variant, p, rows, {&x, &mean, &rstd, weight ? weight : &x, bias ? bias : &x, &y});
 }
 
 Result<void> layerNormBackward(Queue& queue, const TensorRef& g, const TensorRef& x, int64_t rows, int64_t columns,
@@ -260,13 +261,18 @@ Result<void> layerNormBackward(Queue& queue, const TensorRef& g, const TensorRef
   setWeights(p, weight, nullptr);
   setGradients(p, grad_weight, grad_bias);
   setStats(p, mean, rstd);
-  if (grad_input) {
-    p.y.off = grad_input->offset;
-    FLAGOS_TRY(start(queue, "ln_grad_input", x, variant, p, rows, {&g, &x, &mean, &rstd, weight ? weight : &x, grad_input}));
-  }
-  if (!grad_weight && !grad_bias) return {};
-  return start(queue, "ln_grad_weights", x, variant, p, ceilDiv(columns, 4 * lanes(x)),
-               {&g, &x, &mean, &rstd, grad_weight ? grad_weight : &x, grad_bias ? grad_bias : &x});
+  const bool sums = grad_weight || grad_bias;
+  if (!sums && !grad_input) return {};
+  if (grad_input) p.groups = 1, p.y.off = grad_input->offset;
+  const size_t shares = variant == Variant::tiled ? static_cast<size_t>(std::clamp<int64_t>(rows, 1, kMostShares)) : workerCount(queue, rows);
+  auto part = takeSums(queue, p, x, sums ? static_cast<int64_t>(shares) * columns : 1);
+  if (!part) return part.error();
+  FLAGOS_TRY(start(queue, "ln_backward", x, variant, p, rows,
+                   {&g, &x, &mean, &rstd, weight ? weight : &x, grad_input ? grad_input : &x, nullptr}, &*part, shares));
+  if (!sums) return {};
+  p.n = rows ? static_cast<int64_t>(shares) : 0;   // no rows: the sums are zero
+  return start(queue, "ln_finish", x, variant, p, ceilDiv(columns, lanes(x)),
+               {nullptr, grad_weight ? grad_weight : &x, grad_bias ? grad_bias : &x}, &*part);
 }
 
 namespace {
