@@ -86,6 +86,8 @@ Result<mou::SlabHandle> DeviceImpl::createSlab(void* host, size_t bytes) {
                             " (limit " + formatBytes(double(description_.max_alloc_bytes)) + ")";
   if (shared_ && ::mprotect(host, bytes, PROT_READ | PROT_WRITE) != 0)
     return fail(about + ": mprotect failed: " + std::strerror(errno));
+  // Kernels walk matrices in strides of pages; with small pages every step misses the address cache.
+  if (shared_) (void)::madvise(host, bytes, MADV_HUGEPAGE);
   // A forked child may go on with host kernels on its own copy of the pages; it has no use for a buffer.
   if (forkedAfterOpen()) {
     if (shared_) return mou::SlabHandle{nullptr};

@@ -158,16 +158,34 @@ kernel void conv_wide(global const void* x, global const real* weights, global c
   }
 }
 
-// Weights into [group][tile][q,r,s][8].
+// Weights into [group][tile][q,r,s][8]. A work-item takes 16 q of all tiles: whichever of q and m runs through memory,
+// few lines are read at a time and what is read of them is used.
+#define PACK_Q 16
 kernel void conv_pack_weights(global const void* w, global real* dst, const WeightParams p) {
-  const long t = get_global_id(0), group = t / p.tiles, m0 = t % p.tiles * MR;
-  global real* d = dst + p.dst_off + t * p.q * p.r * p.s * MR;
-  for (long q = 0; q < p.q; ++q)
-    for (long r = 0; r < p.r; ++r)
-      for (long s = 0; s < p.s; ++s, d += MR)
-        for (long i = 0; i < MR; ++i)
-          d[i] = m0 + i < p.m ? loadElem(w, p.off + group * p.sg + (m0 + i) * p.sm + q * p.sq + r * p.sr + s * p.ss, p.dt)
-                              : (real)0;
+  const long q_blocks = (p.q + PACK_Q - 1) / PACK_Q, id = get_global_id(0), group = id / q_blocks, q0 = id % q_blocks * PACK_Q;
+  const long q1 = min(p.q, q0 + PACK_Q), window = p.r * p.s;
+  for (long tile = 0; tile < p.tiles; ++tile) {
+    const long m0 = tile * MR;
+    global real* d = dst + p.dst_off + ((group * p.tiles + tile) * p.q + q0) * window * MR;
+    if (p.dt == DT_REAL && m0 + MR <= p.m) {
+      for (long q = q0; q < q1; ++q)
+        for (long r = 0; r < p.r; ++r) {
+          global const real* from = (global const real*)w + p.off + group * p.sg + m0 * p.sm + q * p.sq + r * p.sr;
+          for (long s = 0; s < p.s; ++s, d += MR, from += p.ss) {
+            const real w0 = from[0], w1 = from[p.sm], w2 = from[2 * p.sm], w3 = from[3 * p.sm];
+            const real w4 = from[4 * p.sm], w5 = from[5 * p.sm], w6 = from[6 * p.sm], w7 = from[7 * p.sm];
+            d[0] = w0, d[1] = w1, d[2] = w2, d[3] = w3, d[4] = w4, d[5] = w5, d[6] = w6, d[7] = w7;
+          }
+        }
+      continue;
+    }
+    for (long q = q0; q < q1; ++q)
+      for (long r = 0; r < p.r; ++r)
+        for (long s = 0; s < p.s; ++s, d += MR)
+          for (long i = 0; i < MR; ++i)
+            d[i] = m0 + i < p.m ? loadElem(w, p.off + group * p.sg + (m0 + i) * p.sm + q * p.sq + r * p.sr + s * p.ss, p.dt)
+                                : (real)0;
+  }
 }
 
 // 8 taps x (1 or 2) vectors of k, summed over the unit's pixels, on top of what acc holds.

@@ -1,6 +1,6 @@
 // Gradients of a convolution with few output pixels and many channels (conv.cl comes first in the text): the weights are
 // most of the memory, so each is read or written once, where it lies. FewParams is mirrored in ops/conv_few.cpp.
-#define FEW 128   // output pixels of the whole batch
+#define FEW 256   // output pixels of the whole batch, at most
 typedef struct {
   Image x, g;                          // input (or its gradient) and gradient of the output
   Window win;

@@ -186,6 +186,20 @@ typedef struct {
   long a_off, am, ak, ab, x_off, xk, xb, m, k, m_block, m_blocks, slices, dt, part_off;
 } GemvParams;
 
+inline real sumLanes(vec v) {
+#ifdef REAL_DOUBLE
+  const double4 h = v.lo + v.hi;
+#else
+  const float8 e = v.lo + v.hi;
+  const float4 h = e.lo + e.hi;
+#endif
+  return (h.s0 + h.s2) + (h.s1 + h.s3);
+}
+
+// Eight rows of a at once, so that sums do not wait for each other.
+#define GEMV_ROW(r) s##r += VLOAD(ar + r * p.am + k) * xv;
+#define GEMV_REST(r) sums[r] = sumLanes(s##r) + (left ? rest[r] : 0);
+
 kernel void gemv_wide(global const void* a, global const void* x, global real* part, global void* out,
                       global const void* self, const GemvParams p, const FinishParams f) {
   const long t = get_global_id(0);
@@ -210,6 +224,24 @@ kernel void gemv_wide(global const void* a, global const void* x, global real* p
       VSTORE(s0, sums);
       VSTORE(s1, sums + VL);
       made = 2 * VL;
+    } else if (plain && p.ak == 1 && p.xk == 1 && m + 8 <= m1) {
+      global const real* ar = (global const real*)a + a_off + m * p.am;
+      global const real* xr = (global const real*)x + x_off;
+      vec s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;
+      long k = k0;
+      for (; k + VL <= k1; k += VL) {
+        const vec xv = VLOAD(xr + k);
+        GEMV_ROW(0) GEMV_ROW(1) GEMV_ROW(2) GEMV_ROW(3) GEMV_ROW(4) GEMV_ROW(5) GEMV_ROW(6) GEMV_ROW(7)
+      }
+      const bool left = k < k1;
+      real rest[8];
+      if (left)
+        for (int r = 0; r < 8; ++r) {
+          rest[r] = 0;
+          for (long i = k; i < k1; ++i) rest[r] += ar[r * p.am + i] * xr[i];
+        }
+      GEMV_REST(0) GEMV_REST(1) GEMV_REST(2) GEMV_REST(3) GEMV_REST(4) GEMV_REST(5) GEMV_REST(6) GEMV_REST(7)
+      made = 8;
     } else if (plain && p.ak == 1 && p.xk == 1) {
       global const real* ar = (global const real*)a + a_off + m * p.am;
       global const real* xr = (global const real*)x + x_off;

@@ -79,14 +79,24 @@ kernel void rows(PARAMS) {
       global const CAT2(PTR_, KI)* q = p + ro + col * step;
       IDX j = 0;
       if (step == 1) {
-        while (j + 16 <= run) {
-          const IDX stop = min(run, j + 16 * BLOCK);
-          AV part = (AV)(INIT);
-          for (; j + 16 <= stop; j += 16) {
-            const XV x = LOADV(q, j);
-            part = STEPV(part, PREV(x));
+        while (j + 64 <= run) {   // four chains, which do not wait for each other
+          const IDX stop = min(run, j + 64 * BLOCK);
+          AV part0 = (AV)(INIT), part1 = (AV)(INIT), part2 = (AV)(INIT), part3 = (AV)(INIT);
+          for (; j + 64 <= stop; j += 64) {
+            const XV x0 = LOADV(q, j), x1 = LOADV(q, j + 16), x2 = LOADV(q, j + 32), x3 = LOADV(q, j + 48);
+            part0 = STEPV(part0, PREV(x0));
+            part1 = STEPV(part1, PREV(x1));
+            part2 = STEPV(part2, PREV(x2));
+            part3 = STEPV(part3, PREV(x3));
           }
-          total = MERGEV(total, part);
+          part0 = MERGEV(part0, part1);
+          part2 = MERGEV(part2, part3);
+          total = MERGEV(total, part0);
+          total = MERGEV(total, part2);
+        }
+        for (; j + 16 <= run; j += 16) {
+          const XV x = LOADV(q, j);
+          total = STEPV(total, PREV(x));
         }
       } else {
         while (j + 16 <= run) {

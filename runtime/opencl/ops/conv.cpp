@@ -8,10 +8,14 @@
 
 namespace flagos::ocl {
 
+namespace {
+constexpr int64_t kPackQ = 16;  // PACK_Q of conv.cl
+}
+
 Result<void> conv::packWeights(Queue& queue, const Problem& p, cl_mem to) {
   auto kernel = tileKernel(queue, "conv", "conv_pack_weights", isDouble(p.y));
   if (!kernel) return kernel.error();
-  return queue.launch(**kernel, {1, {static_cast<size_t>(p.win.groups * p.weights.tiles)}, {1}},
+  return queue.launch(**kernel, {1, {static_cast<size_t>(p.win.groups * ceilDiv(p.weights.q, kPackQ))}, {1}},
                       {Arg::buffer(p.w.buffer), Arg::buffer(to), param(p.weights)});
 }
 
@@ -121,7 +125,7 @@ Result<void> runGradient(Queue& queue, const TensorRef& grad_output, const Tenso
                          const ConvArgs& args, const TensorRef* bias, Variant variant) {
   Problem whole = gradientProblem(grad_output, weight, grad_input, args);
   whole.bias = bias;
-  if (variant == Variant::wide && !bias && grad_input.numel() && fewPixels(grad_output, weight, args))
+  if (variant == Variant::wide && !bias && grad_input.numel() && fewPixels(grad_output, weight, args, false))
     return inputFew(queue, grad_output, weight, grad_input, args);
   const int64_t sh = args.stride[0], sw = args.stride[1];
   if (variant == Variant::tiled || sh * sw == 1 || sh * sw > kMaxPhases || args.dilation[0] != 1 || args.dilation[1] != 1)

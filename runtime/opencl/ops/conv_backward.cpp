@@ -32,7 +32,7 @@ Result<void> wide(Queue& queue, const TensorRef& g, const TensorRef& x, const Te
   // A channel is a task there: a batch of few channels is better shared out.
   if (isDepthwise(c.x, c.g, c.win) && c.win.groups >= want)
     return depthwiseWeight(queue, g, x, w, c, finishOf(w, c.x, c.g, c.win));
-  if (fewPixels(g, w, args)) return weightFew(queue, g, x, w, args);
+  if (fewPixels(g, w, args, true)) return weightFew(queue, g, x, w, args);
   const int64_t window = c.win.r * c.win.s;
   c.k_pad = ceilDiv(c.g.c, panel) * panel;
   c.c_block = std::clamp<int64_t>(kPartReals / (window * c.k_pad), 1, c.x.c);

@@ -9,7 +9,7 @@ namespace flagos::ocl::conv {
 namespace {
 
 constexpr int64_t kTileRows = 8;              // MR of gemm_tile.cl
-constexpr int64_t kFewPixels = 128;           // FEW of conv_few.cl
+constexpr int64_t kFewPixels = 128, kMostPixels = 256;   // kMostPixels: FEW of conv_few.cl
 constexpr int64_t kBlockReals = 48 << 10;     // of what a task makes or packs, beside the weights in a second-level cache
 
 // Mirror of the struct in conv_few.cl.
@@ -52,9 +52,11 @@ Result<void> launch(Queue& queue, const char* function, FewParams& p, int64_t wo
 
 }  // namespace
 
-bool fewPixels(const TensorRef& g, const TensorRef& w, const ConvArgs& args) noexcept {
+bool fewPixels(const TensorRef& g, const TensorRef& w, const ConvArgs& args, bool of_weight) noexcept {
+  // Packing the input pays for itself over many output channels.
+  const int64_t most = of_weight && size(g, 1) / args.groups >= 256 ? kMostPixels : kFewPixels;
   const int64_t window = size(w, 2) * size(w, 3), pixels = size(g, 0) * size(g, 2) * size(g, 3);
-  return pixels > 0 && pixels <= kFewPixels && storageCode(w.dtype) == 0 && window > 0 && stride(w, 3) == 1 &&
+  return pixels > 0 && pixels <= most && storageCode(w.dtype) == 0 && window > 0 && stride(w, 3) == 1 &&
          stride(w, 2) == size(w, 3) && stride(w, 1) == window && size(g, 1) / args.groups >= 2 * kTileRows && size(w, 1) * window >= 64;
 }
 

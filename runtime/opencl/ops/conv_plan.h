@@ -92,7 +92,7 @@ Result<void> depthwise(Queue& queue, const Problem& problem);
 bool prefersFlat(const Problem& problem, const Units& units) noexcept;
 Result<void> flat(Queue& queue, Problem problem);
 // Gradients where the batch has few output pixels `g`: every weight is read or written once, in place (conv_few.cpp).
-bool fewPixels(const TensorRef& g, const TensorRef& w, const ConvArgs& args) noexcept;
+bool fewPixels(const TensorRef& g, const TensorRef& w, const ConvArgs& args, bool of_weight) noexcept;
 Result<void> inputFew(Queue& queue, const TensorRef& g, const TensorRef& w, const TensorRef& x, const ConvArgs& args);
 Result<void> weightFew(Queue& queue, const TensorRef& g, const TensorRef& x, const TensorRef& w, const ConvArgs& args);
 // Packs the weights of a problem into [group][tile][channel and tap][8] (conv.cpp).

@@ -114,7 +114,8 @@ Result<void> finish(Queue& queue, const Problem& r, const FinishParams& f, cl_me
 
 Result<void> matrixVector(Queue& queue, const Problem& r) {
   const GemmParams& p = r.p;
-  const int64_t want = static_cast<int64_t>(workerCount(queue, 1 << 20));
+  // A work-item for every 32 K products: waking a core costs more than fewer take.
+  const int64_t want = static_cast<int64_t>(workerCount(queue, std::max<int64_t>(1, p.m * p.k * p.batch >> 15)));
   GemvParams v{p.a_off, p.am, p.ak, p.ab, p.b_off, p.bk, p.bb, p.m, p.k, 0, 0, 1, p.dt, 0};
   v.m_block = std::max<int64_t>(64, ceilDiv(ceilDiv(p.m * p.batch, want), 64) * 64);
   v.m_blocks = ceilDiv(p.m, v.m_block);

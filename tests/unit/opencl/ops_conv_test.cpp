@@ -144,6 +144,7 @@ const Case kCases[] = {
     {"few pixels", 4, 50, 4, 4, 72, 3, 3, {.padding = {1, 1}}},
     {"few pixels, strided, grouped", 4, 64, 5, 5, 96, 3, 3, {.stride = {2, 2}, .padding = {1, 1}, .groups = 2}},
     {"few pixels, dilated, more padding than window", 2, 24, 3, 4, 20, 2, 3, {{1, 1}, {3, 2}, {2, 1}}},
+    {"few pixels, many output channels", 3, 8, 8, 8, 257, 3, 3, {.padding = {1, 1}}},
     {"few pixels, transposed", 2, 40, 4, 4, 20, 3, 3, {.stride = {2, 2}, .padding = {1, 1}, .transposed = true}, 1},
     {"many channels: several blocks of depth", 2, 80, 9, 9, 66, 3, 3, {.padding = {1, 1}}},
 };
