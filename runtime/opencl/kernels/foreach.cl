@@ -1,5 +1,5 @@
-// Many dense tensors in one launch. Up to KT tensors a launch (TABLE: kt_ of them, the table is in memory), each with an element in up to five parallel lists. A
-// generated head defines LISTS, K0..K4 (storage kinds), LOAD0..4 and STORE0..4 (0 or 1), SINGLE0..4 (the list is one
+// Many dense tensors in one launch. Up to KT tensors a launch (TABLE: kt_ of them, the table is in memory), each with an
+// element in up to five parallel lists. A generated head defines LISTS, K0..K4 (storage kinds), LOAD0..4 and STORE0..4 (0 or 1), SINGLE0..4 (the list is one
 // element for all), BODY (statements over T x0..x4, s0.., and what EXTRAS offers), WIDE (fat work-items of
 // `chunk` elements each; else thin ones in groups whose size is the chunk), OWNS (numbers of each tensor's own: 0..2).
 //

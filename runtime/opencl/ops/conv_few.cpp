@@ -57,7 +57,8 @@ bool fewPixels(const TensorRef& g, const TensorRef& w, const ConvArgs& args, boo
   const int64_t most = of_weight && size(g, 1) / args.groups >= 256 ? kMostPixels : kFewPixels;
   const int64_t window = size(w, 2) * size(w, 3), pixels = size(g, 0) * size(g, 2) * size(g, 3);
   return pixels > 0 && pixels <= most && storageCode(w.dtype) == 0 && window > 0 && stride(w, 3) == 1 &&
-         stride(w, 2) == size(w, 3) && stride(w, 1) == window && size(g, 1) / args.groups >= 2 * kTileRows && size(w, 1) * window >= 64;
+         stride(w, 2) == size(w, 3) && stride(w, 1) == window && size(g, 1) / args.groups >= 2 * kTileRows &&
+         size(w, 1) * window >= 64;
 }
 
 Result<void> inputFew(Queue& queue, const TensorRef& g, const TensorRef& w, const TensorRef& x, const ConvArgs& args) {
@@ -65,7 +66,8 @@ Result<void> inputFew(Queue& queue, const TensorRef& g, const TensorRef& w, cons
   const int64_t columns = isDouble(w) ? 16 : 32, window = p.win.r * p.win.s, tiles = ceilDiv(p.pixels, kTileRows);
   cut(p, p.x.c, tiles * kTileRows * window, static_cast<int64_t>(workerCount(queue, 1 << 20)));
   const int64_t ld = ceilDiv(p.block * window, columns) * columns;
-  return launch(queue, "conv_input_few", p, tiles * kTileRows * (p.g.c + ld) + p.g.c * columns, isDouble(w), g.buffer, w.buffer, x.buffer);
+  return launch(queue, "conv_input_few", p, tiles * kTileRows * (p.g.c + ld) + p.g.c * columns, isDouble(w), g.buffer,
+                w.buffer, x.buffer);
 }
 
 Result<void> weightFew(Queue& queue, const TensorRef& g, const TensorRef& x, const TensorRef& w, const ConvArgs& args) {
@@ -73,7 +75,8 @@ Result<void> weightFew(Queue& queue, const TensorRef& g, const TensorRef& x, con
   const int64_t columns = isDouble(w) ? 16 : 32, panels = ceilDiv(p.x.c * p.win.r * p.win.s, columns);
   cut(p, panels, p.pixels * columns, static_cast<int64_t>(workerCount(queue, 1 << 20)));
   const int64_t tiles = ceilDiv(p.g.c, kTileRows);
-  return launch(queue, "conv_weight_few", p, p.pixels * (tiles * kTileRows + p.block * columns), isDouble(w), x.buffer, g.buffer, w.buffer);
+  return launch(queue, "conv_weight_few", p, p.pixels * (tiles * kTileRows + p.block * columns), isDouble(w), x.buffer,
+                g.buffer, w.buffer);
 }
 
 }  // namespace flagos::ocl::conv

@@ -193,7 +193,8 @@ Result<void> wide(Queue& queue, Problem r) {
     p.ak = kTileRows;
     p.am = 1;
   }
-  auto kernel = deep ? tileKernel(queue, "gemm", "gemm_blocked", r.is_double) : tileKernel(queue, "gemm", "gemm_wide", r.is_double);
+  auto kernel = deep ? tileKernel(queue, "gemm", "gemm_blocked", r.is_double)
+                     : tileKernel(queue, "gemm", "gemm_wide", r.is_double);
   if (!kernel) return kernel.error();
   return queue.launch(**kernel, {1, {workers}, {1}},
                       {Arg::buffer(r.a), Arg::buffer(r.b), Arg::buffer(r.out), Arg::buffer(r.self),

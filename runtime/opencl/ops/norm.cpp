@@ -36,8 +36,8 @@ Result<void> start(Queue& queue, const char* function, const TensorRef& data, Va
   auto kernel = tileKernel(queue, "norm", function, isDouble(data), tiled);
   if (!kernel) return kernel.error();
   p.units = units;
-  const Range range = tiled ? Range{1, {kLanes * (shares ? shares : static_cast<size_t>(std::min<int64_t>(units, 4096)))}, {kLanes}}
-                            : Range{1, {shares ? shares : workerCount(queue, units)}, {1}};
+  const size_t groups = shares ? shares : tiled ? static_cast<size_t>(std::min<int64_t>(units, 4096)) : workerCount(queue, units);
+  const Range range = tiled ? Range{1, {kLanes * groups}, {kLanes}} : Range{1, {groups}, {1}};
   Arg args[10];
   size_t n = 0;
   // An absent tensor is passed as the data's buffer and never touched: has_* says so. A null entry is the scratch.
@@ -264,7 +264,8 @@ Result<void> layerNormBackward(Queue& queue, const TensorRef& g, const TensorRef
   const bool sums = grad_weight || grad_bias;
   if (!sums && !grad_input) return {};
   if (grad_input) p.groups = 1, p.y.off = grad_input->offset;
-  const size_t shares = variant == Variant::tiled ? static_cast<size_t>(std::clamp<int64_t>(rows, 1, kMostShares)) : workerCount(queue, rows);
+  const size_t shares = variant == Variant::tiled ? static_cast<size_t>(std::clamp<int64_t>(rows, 1, kMostShares))
+                                                  : workerCount(queue, rows);
   auto part = takeSums(queue, p, x, sums ? static_cast<int64_t>(shares) * columns : 1);
   if (!part) return part.error();
   FLAGOS_TRY(start(queue, "ln_backward", x, variant, p, rows,
