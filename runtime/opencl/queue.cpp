@@ -93,7 +93,7 @@ void QueueImpl::deliver(const Entry& e) {
   // The driver's clock is mapped to ours at the enqueue, which both saw; an in-order queue never overlaps itself.
   const uint64_t begin = std::max<uint64_t>(e.host_ns + (start - queued), last_end_ns_);
   last_end_ns_ = begin + (end - start);
-  to({e.tag, e.command, e.name, device_.index(), id_, begin, last_end_ns_});
+  to({e.tag, e.command, e.name, device_.index(), id_, begin, last_end_ns_, e.first});
 }
 
 void QueueImpl::retire(bool ask_driver) {
@@ -136,9 +136,9 @@ std::optional<Error> QueueImpl::makeRoom(std::unique_lock<std::mutex>& lock) {
   return std::nullopt;
 }
 
-void QueueImpl::push(cl_event event, uint64_t host_ns, Command command, uint32_t name, Stamp stamp) {
+void QueueImpl::push(cl_event event, uint64_t host_ns, Command command, uint32_t name, Stamp stamp, bool first) {
   const uint64_t ticket = submitted_.load(std::memory_order_relaxed) + 1;
-  at(ticket) = Entry{event, currentTag(), host_ns, command, name, std::move(stamp)};
+  at(ticket) = Entry{event, currentTag(), host_ns, command, name, first, std::move(stamp)};
   submitted_.store(ticket, std::memory_order_release);
   if (++unflushed_ >= kFlushEvery) {
     clFlush(queue_);
@@ -146,12 +146,12 @@ void QueueImpl::push(cl_event event, uint64_t host_ns, Command command, uint32_t
   }
 }
 
-// PoCL keeps at most 128 compiled kernel shapes loaded, and aborts the process if it must make room while one of them
-// runs. We count what may be new to it; past a safe number such a launch waits until nothing runs.
-bool QueueImpl::mayEvict(const Kernel& kernel, const Range& range) {
+// Whether a driver may compile for this launch. PoCL moreover keeps at most 128 compiled kernel shapes loaded, and aborts
+// the process if it must make room while one of them runs: past a safe number such a launch waits until nothing runs.
+QueueImpl::ShapeUse QueueImpl::useShape(const Kernel& kernel, const Range& range) {
   constexpr uint64_t kSafe = 100, kBigGrid = 65536;
   static std::atomic<uint64_t> loads{0};
-  if (!kernel.owner) return false;
+  if (!kernel.owner) return {};
   auto& owner = *static_cast<KernelOwner*>(kernel.owner);
   const size_t items = range.global[0] * (range.dims > 1 ? range.global[1] : 1) * (range.dims > 2 ? range.global[2] : 1);
   const uint64_t key = (range.local[0] << 40 | range.local[1] << 20 | range.local[2]) * 2 + (items >= kBigGrid);
@@ -162,14 +162,15 @@ bool QueueImpl::mayEvict(const Kernel& kernel, const Range& range) {
   const uint64_t now = loads.load(std::memory_order_relaxed);
   const bool load = fresh || now - shape->stamp > kSafe;
   shape->stamp = load ? loads.fetch_add(1, std::memory_order_relaxed) + 1 : now;
-  return load && shape->stamp > kSafe;
+  return {fresh, load && shape->stamp > kSafe};
 }
 
 Result<void> QueueImpl::launch(const Kernel& kernel, const Range& range, const Arg* args, size_t count) {
   for (int i = 0; i < range.dims; ++i)
     if (range.global[i] == 0) return {};
   if (auto error = refuse()) return *error;
-  if (pocl_ && mayEvict(kernel, range))
+  const ShapeUse use = useShape(kernel, range);
+  if (pocl_ && use.may_evict)
     if (auto r = device_.synchronize(); !r) return r;
   std::unique_lock lock(mutex_);
   if (auto error = makeRoom(lock)) return *error;
@@ -195,7 +196,7 @@ Result<void> QueueImpl::launch(const Kernel& kernel, const Range& range, const A
                                range.local[0] ? range.local : nullptr, 0, nullptr, &event);
     if (status != CL_SUCCESS) return clError("clEnqueueNDRangeKernel", status, where(""));
   }
-  push(event, host_ns, Command::kernel, kernel.name);
+  push(event, host_ns, Command::kernel, kernel.name, {}, use.first);
   return {};
 }
 

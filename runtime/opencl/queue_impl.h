@@ -14,7 +14,7 @@ namespace flagos::ocl {
 // What a kernel's owner holds: clSetKernelArg and the enqueue that uses the arguments must not interleave.
 struct KernelOwner {
   std::mutex mutex;
-  // PoCL only: what it has compiled of this kernel (work-group size and grid class) and when that was last launched.
+  // What was launched of this kernel (work-group size and grid class: PoCL compiles each by itself) and when last.
   struct Shape { uint64_t key, stamp; };
   std::vector<Shape> shapes;
 };
@@ -63,16 +63,19 @@ class QueueImpl final : public Queue {
     uint64_t host_ns = 0;  // nowNs() at the enqueue; 0 = not timed
     Command command = Command::kernel;
     uint32_t name = 0;
+    bool first = false;    // as Timing::first
     Stamp stamp;           // a mark: nothing else is told of it
   };
 
   std::string about() const;
   std::optional<Error> refuse() const;   // forked, or the queue could not be made
   std::optional<Error> makeRoom(std::unique_lock<std::mutex>& lock);
-  void push(cl_event event, uint64_t host_ns, Command command = Command::kernel, uint32_t name = 0, Stamp stamp = {});
+  void push(cl_event event, uint64_t host_ns, Command command = Command::kernel, uint32_t name = 0, Stamp stamp = {},
+            bool first = false);
   void retire(bool ask_driver);          // takes completed entries off the ring
   void deliver(const Entry& entry);
-  bool mayEvict(const Kernel& kernel, const Range& range);
+  struct ShapeUse { bool first = false, may_evict = false; };
+  static ShapeUse useShape(const Kernel& kernel, const Range& range);
   Result<void> waitDone(uint64_t ticket) noexcept;
   Result<void> takeFailure();
   void readFault();                      // under mutex_, when the launch it was lent to is done

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "runtime/base/clock.h"
+#include "runtime/telemetry/first_launch.h"
 
 namespace flagos::telemetry {
 namespace {
@@ -225,11 +226,11 @@ void countCopy(SiteId site, CopyKind kind, uint64_t bytes) noexcept {
   count(site, What::copy, static_cast<uint32_t>(kind), bytes);
 }
 
-void addDeviceTime(SiteId site, RouteId route, uint64_t start_ns, uint64_t end_ns) noexcept {
+void addDeviceTime(SiteId site, RouteId route, uint64_t start_ns, uint64_t end_ns, NameId kernel, bool first) noexcept {
   if (end_ns < start_ns) return;                // a driver that reports such a pair has no profile for it
   Recorder& r = recorder();
   if (EventCell* c = cellOf(r, site, What::route, route)) {
-    c->amount.fetch_add(end_ns - start_ns, relaxed);
+    c->amount.fetch_add((end_ns - start_ns) * launchesTimed(site, route, kernel, first), relaxed);
     c->launches.fetch_add(1, relaxed);
   }
   const RouteInfo* info = r.routes.find(route);
@@ -293,6 +294,7 @@ Counters readCounters() {
 }
 
 void resetForTest() {
+  forgetFirstLaunches();
   Recorder& r = recorder();
   for (uint32_t d = 0; d < kMaxDevices; ++d) {
     r.busy[d].reset();

@@ -53,13 +53,15 @@ void countCall(SiteId, RouteId) noexcept;
 void countFallback(SiteId, NameId op, uint64_t bytes) noexcept;       // staged copies through the host
 enum class CopyKind : uint8_t { host_to_device, device_to_host, device_to_device };
 void countCopy(SiteId, CopyKind, uint64_t bytes) noexcept;
-// Device clock, nanoseconds; comes only while timingWanted(). Takes a short per-device lock to merge intervals.
-void addDeviceTime(SiteId, RouteId, uint64_t start_ns, uint64_t end_ns) noexcept;
+// Device clock, nanoseconds; comes only while timingWanted(). Takes a short per-device lock to merge intervals. `first`: a
+// first launch, in which the driver may have compiled; the device was busy, but its time is counted as first_launch.h says.
+void addDeviceTime(SiteId, RouteId, uint64_t start_ns, uint64_t end_ns, NameId kernel = 0, bool first = false) noexcept;
 bool timingWanted() noexcept;
 void setTimingWanted(bool) noexcept;            // by the server, or a recording
 
 // Counters as a viewer reads them. timed_calls are the calls made while timings ran: device_ns / timed_calls is the time of
-// one call, whatever number of kernels it launches. launches = 0: no kernel was timed, so device_ns says nothing. Values are exact at some moment during the call; it never blocks producers.
+// one call, whatever number of kernels it launches. launches counts the kernels
+// seen then; device_ns = 0: none of them had a time that says something. Values are exact at some moment during the call; it never blocks producers.
 struct SiteCounters { SiteId site; uint32_t device; uint64_t live_bytes, peak_bytes, allocations; uint64_t calls, device_ns, timed_calls, launches; };
 struct RouteCounters { SiteId site; RouteId route; NameId op, kernel, reason, bound; double predicted_s; uint64_t calls, device_ns, timed_calls, launches; uint32_t device; };
 struct FallbackCounters { SiteId site; NameId op; uint64_t calls, bytes; };

@@ -13,6 +13,7 @@ namespace {
 Metric bytes(uint64_t v) { return Metric::of(static_cast<double>(v), "B", "measured"); }
 Metric deviceTime(uint64_t ns, uint64_t launches) {
   if (launches == 0) return Metric::missing("s", "no kernel of it was timed: timings run while a viewer is attached");
+  if (ns == 0) return Metric::missing("s", "only first launches were timed so far, in which the driver may have compiled");
   return Metric::of(static_cast<double>(ns) / 1e9, "s", "measured");
 }
 const char* copyKind(CopyKind k) {

@@ -82,6 +82,7 @@ std::vector<SiteRoute> routesAt(const telemetry::Counters& counters, const std::
 void tellMeasured(const telemetry::Counters& counters) {
   std::map<kde::RouteId, std::pair<uint64_t, uint64_t>> sums;  // route -> (nanoseconds, timed calls), over all lines
   for (const auto& r : counters.routes) {
+    if (r.device_ns == 0) continue;  // nothing, or first launches only
     auto& s = sums[r.route];
     s.first += r.device_ns;
     s.second += r.timed_calls;
@@ -183,7 +184,7 @@ Result<Json> routeReset(const Json&) {
 // ---- timings ----
 
 void onTiming(const ocl::Timing& t) noexcept {
-  telemetry::addDeviceTime(t.tag.site, t.tag.route, t.start_ns, t.end_ns);
+  telemetry::addDeviceTime(t.tag.site, t.tag.route, t.start_ns, t.end_ns, t.name, t.first);
   profilerTiming(t);
 }
 

@@ -30,6 +30,7 @@ const Kernel& kernel(const char* function) {
   static const char* text =
       "kernel void append(global int* a, ulong o, int v) { a[o] = a[o] * 3 + v; }\n"
       "kernel void addTo(global int* a, ulong o, int v) { a[o + get_global_id(0)] += v; }\n"
+      "kernel void first_time(global float* a, ulong o) { a[o + get_global_id(0)] = 1.0f; }\n"
       "kernel void spin(global float* a, ulong o, int n) { float x = a[o]; for (int i = 0; i < n; ++i) x = x * 0.5f + 1.0f; a[o] = x; }\n"
       "typedef struct { long k[6]; } Big;\n"
       "kernel void big(global long* a, ulong o, Big b, local int* l) { l[0] = 2; long s = 0; for (int i = 0; i < 6; ++i) s += b.k[i]; a[o] = s * l[0]; }\n";
@@ -203,6 +204,27 @@ TEST_CASE("more kernels than the driver keeps loaded", "[opencl]") {
   int value = 0;
   REQUIRE(q.read(&value, memOf(b), b->offset, 4, true).ok());
   CHECK(value == expect);
+  dev().pool().release(b);
+}
+
+TEST_CASE("the first launch of a kernel at a work-group size says so", "[opencl]") {
+  static std::vector<bool> firsts;
+  firsts.clear();
+  Queue& q = dev().queue();
+  mou::Block* b = block(4096);
+  REQUIRE(q.finish().ok());
+  setTimingSink([](const Timing& t) noexcept { firsts.push_back(t.first); });
+  setTimingEnabled(true);
+  const Kernel& k = kernel("first_time");
+  for (const size_t local : {1u, 1u, 8u, 8u, 1u}) {
+    Range range = one();
+    range.global[0] = 64, range.local[0] = local;
+    REQUIRE(q.launch(k, range, {Arg::buffer(memOf(b)), Arg::of<cl_ulong>(b->offset / 4)}).ok());
+  }
+  REQUIRE(q.finish().ok());
+  setTimingEnabled(false);
+  setTimingSink(nullptr);
+  CHECK(firsts == std::vector<bool>{true, false, true, false, false});
   dev().pool().release(b);
 }
 

@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include "runtime/telemetry/snapshot.h"
 #include "tests/unit/catch.h"
 
 using namespace flagos;
@@ -246,6 +247,36 @@ TEST_CASE("the time of one call covers all kernels it launched") {
   CHECK(c.routes[0].device_ns == 150);
   CHECK(find(c, s)->timed_calls == 1);
   CHECK(find(c, s)->launches == 3);
+}
+
+TEST_CASE("a first launch takes the time of the next one of its kernel") {
+  resetForTest();
+  const SiteId s = makeSite(61), other = makeSite(62);
+  const NameId a = internName("gemm"), b = internName("pack");
+  const auto ns = [](SiteId of) {
+    for (const RouteCounters& r : readCounters().routes)
+      if (r.site == of) return std::pair{r.device_ns, r.launches};
+    return std::pair{uint64_t{0}, uint64_t{0}};
+  };
+  addDeviceTime(s, 1, 0, 5000, a, true);       // the compiler
+  CHECK(ns(s) == std::pair{uint64_t{0}, uint64_t{1}});
+  CHECK(deviceBusyNs(0) == 5000);              // the device was busy all the same
+  const Metric unknown = siteRow(*find(readCounters(), s)).device_time;
+  CHECK_FALSE(unknown.value);
+  CHECK(unknown.why_missing == "only first launches were timed so far, in which the driver may have compiled");
+  addDeviceTime(s, 1, 5000, 5010, b);          // another kernel vouches for nothing
+  CHECK(ns(s) == std::pair{uint64_t{10}, uint64_t{2}});
+  addDeviceTime(other, 1, 5010, 5017, a);      // nor does another line
+  CHECK(ns(other) == std::pair{uint64_t{7}, uint64_t{1}});
+  addDeviceTime(s, 1, 5020, 5023, a);
+  CHECK(ns(s) == std::pair{uint64_t{16}, uint64_t{3}});
+  addDeviceTime(s, 1, 5030, 5034, a);          // paid back once
+  CHECK(ns(s) == std::pair{uint64_t{20}, uint64_t{4}});
+  // Two work-group sizes of one kernel before either was launched again.
+  addDeviceTime(s, 1, 6000, 7000, a, true);
+  addDeviceTime(s, 1, 7000, 8000, a, true);
+  addDeviceTime(s, 1, 8000, 8002, a);
+  CHECK(ns(s) == std::pair{uint64_t{26}, uint64_t{7}});
 }
 
 TEST_CASE("many gaps never make busy time larger than the truth") {
