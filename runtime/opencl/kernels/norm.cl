@@ -16,6 +16,7 @@ typedef struct {
   long sums_off;                     // scratch: two reals a channel or plane
   long training, dt, units;
   number momentum, eps;
+  long rms;                          // root mean square: rows are not centred, and have no mean
 } NormParams;
 
 #ifdef TILED
@@ -308,25 +309,32 @@ kernel void row_stats(global const void* x, global void* mean, global void* rstd
     const long at = p.x.off + u * p.p1;
     vec lanes = 0;
     real rest = 0;
-    ROW(p.p1, true, lanes += loadVec(x, at + i, p.dt);, rest += loadElem(x, at + i, p.dt);)
-    const real m = SUM(lanesOf(lanes) + rest) / (real)p.p1;
-    lanes = 0;
-    rest = 0;
+    real m = 0;
+    if (!p.rms) {
+      ROW(p.p1, true, lanes += loadVec(x, at + i, p.dt);, rest += loadElem(x, at + i, p.dt);)
+      m = SUM(lanesOf(lanes) + rest) / (real)p.p1;
+      lanes = 0;
+      rest = 0;
+    }
     ROW(p.p1, true, const vec d = loadVec(x, at + i, p.dt) - m; lanes += d * d;
         , const real d = loadElem(x, at + i, p.dt) - m; rest += d * d;)
     const real squares = SUM(lanesOf(lanes) + rest);
     if (LANE == 0) {
-      storeElem(mean, p.mean_off + u, m, p.stats_dt);
+      if (!p.rms) storeElem(mean, p.mean_off + u, m, p.stats_dt);
       storeElem(rstd, p.var_off + u, (real)1 / sqrt(squares / (real)p.p1 + realOf(p.eps)), p.stats_dt);
     }
   }
+}
+
+inline real rowMean(global const void* mean, const NormParams* p, long row) {
+  return p->rms ? (real)0 : loadElem(mean, p->mean_off + row, p->stats_dt);
 }
 
 kernel void ln_apply(global const void* x, global const void* mean, global const void* rstd, global const void* weight,
                      global const void* bias, global void* y, const NormParams p) {
   UNITS(u) {
     const long from = p.x.off + u * p.p1, to = p.y.off + u * p.p1;
-    const real m = loadElem(mean, p.mean_off + u, p.stats_dt), s = loadElem(rstd, p.var_off + u, p.stats_dt);
+    const real m = rowMean(mean, &p, u), s = loadElem(rstd, p.var_off + u, p.stats_dt);
     ROW(p.p1, true, vec v = (loadVec(x, from + i, p.dt) - m) * s;
         if (p.has_weight) v *= loadVec(weight, p.weight_off + i, p.weight_dt);
         if (p.has_bias) v += loadVec(bias, p.bias_off + i, p.bias_dt); storeVec(y, to + i, v, p.dt);
@@ -341,7 +349,7 @@ kernel void ln_grad_input(global const void* g, global const void* x, global con
   LOCAL_SUM
   UNITS(u) {
     const long gi = p.g.off + u * p.p1, xi = p.x.off + u * p.p1, to = p.y.off + u * p.p1;
-    const real m = loadElem(mean, p.mean_off + u, p.stats_dt), s = loadElem(rstd, p.var_off + u, p.stats_dt);
+    const real m = rowMean(mean, &p, u), s = loadElem(rstd, p.var_off + u, p.stats_dt);
     vec plain = 0, dots = 0;
     real plain_rest = 0, dots_rest = 0;
     ROW(p.p1, true, vec d = loadVec(g, gi + i, p.dt);
@@ -350,7 +358,7 @@ kernel void ln_grad_input(global const void* g, global const void* x, global con
         , real d = loadElem(g, gi + i, p.dt);
         if (p.has_weight) d *= loadElem(weight, p.weight_off + i, p.weight_dt); plain_rest += d;
         dots_rest += d * (loadElem(x, xi + i, p.dt) - m);)
-    const real shift = SUM(lanesOf(plain) + plain_rest) / (real)p.p1;
+    const real centre = SUM(lanesOf(plain) + plain_rest) / (real)p.p1, shift = p.rms ? (real)0 : centre;
     const real slope = SUM(lanesOf(dots) + dots_rest) * s * s / (real)p.p1;
     ROW(p.p1, true, vec d = loadVec(g, gi + i, p.dt);
         if (p.has_weight) d *= loadVec(weight, p.weight_off + i, p.weight_dt);
@@ -370,7 +378,7 @@ kernel void ln_grad_weights(global const void* g, global const void* x, global c
     for (int b = 0; b < 4; ++b) plain[b] = 0, dots[b] = 0;
     const long first = u * 4 * VL, blocks = min(4L, (p.p1 - first + VL - 1) / VL);
     for (long r = LANE; r < p.n; r += LANES) {
-      const real m = loadElem(mean, p.mean_off + r, p.stats_dt), s = loadElem(rstd, p.var_off + r, p.stats_dt);
+      const real m = rowMean(mean, &p, r), s = loadElem(rstd, p.var_off + r, p.stats_dt);
       for (int b = 0; b < 4; ++b) {
         if (b >= blocks) break;
         const long c0 = first + b * VL, left = p.p1 - c0;

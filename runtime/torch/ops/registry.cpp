@@ -1,6 +1,7 @@
 #include "runtime/torch/ops/registry.h"
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
 #include <torch/library.h>
@@ -43,6 +44,45 @@ int nativeDevice(const c10::IValue* args, size_t n) {
     }
   }
   return plain ? index : -1;
+}
+
+// Calls f(written, read) for each tensor that is written to: once with itself, then with every other tensor of the call.
+template <class F>
+void eachWrite(const c10::FunctionSchema& schema, const c10::IValue* args, size_t n, F&& f) {
+  const auto& formal = schema.arguments();
+  for (size_t i = 0; i < n; ++i) {
+    const auto* alias = formal[i].alias_info();
+    if (!alias || !alias->isWrite() || !args[i].isTensor() || !args[i].toTensor().defined()) continue;
+    const at::Tensor& out = args[i].toTensor();
+    f(out, out);
+    const auto other = [&](const at::Tensor& t) {
+      if (t.defined() && !t.is_same(out) && t.has_storage() && t.is_alias_of(out)) f(out, t);
+    };
+    for (size_t k = 0; k < n; ++k) {
+      if (k == i) continue;
+      if (args[k].isTensor()) {
+        other(args[k].toTensor());
+      } else if (args[k].isTensorList() || args[k].isOptionalTensorList()) {
+        for (const auto& t : args[k].toListRef())
+          if (t.isTensor()) other(t.toTensor());
+      }
+    }
+  }
+}
+// Whether a tensor that is written to overlaps itself, or an argument in part. Kernels write in no order, so such a call is
+// PyTorch's to refuse, or to do in its own order.
+bool writesOverlap(const c10::FunctionSchema& schema, const c10::IValue* args, size_t n) {
+  bool found = false;
+  eachWrite(schema, args, n, [&](const at::Tensor& out, const at::Tensor& t) {
+    found |= t.is_same(out) ? at::has_internal_overlap(out) == at::MemOverlap::Yes
+                            : at::get_overlap_status(out, t) == at::MemOverlapStatus::Partial;
+  });
+  return found;
+}
+void refuseOverlap(const c10::FunctionSchema& schema, const c10::IValue* args, size_t n) {
+  eachWrite(schema, args, n, [](const at::Tensor& out, const at::Tensor& t) {
+    t.is_same(out) ? at::assert_no_internal_overlap(out) : at::assert_no_partial_overlap(out, t);
+  });
 }
 
 }  // namespace
@@ -125,7 +165,11 @@ struct Invoker {
     call.device_ = &device;
     if (row->describe) row->describe(call, s);
     s.native = !row->fits || row->fits(call);
+    // Filling an expanded tensor is fine: every write is of the same value.
+    const bool overlap = s.native && std::string_view(row->family) != "fill" && writesOverlap(schema, args, n);
+    s.native &= !overlap;
     const Decision d = decide(s, device);
+    if (overlap && d.place != Place::host && router(index).fallback() == kde::Fallback::forbid) refuseOverlap(schema, args, n);
     if (d.place != Place::opencl) {
       applyPolicy(d, s, device);
       if (d.place == Place::fallback && device.sharedMemory())
