@@ -21,6 +21,10 @@ bool addbmmFits(const OpCall& c) {
   return at::is_expandable_to(self.sizes(), sizes);
 }
 
+// addr.out(self, vec1, vec2, *, beta, alpha, out): PyTorch composes it for us; the row adds the checks of the CPU's own kernel.
+void addr(OpCall& c) { give(c, 0, at::addr(c.tensor(0), c.tensor(1), c.tensor(2), c.scalar(3), c.scalar(4))); }
+bool addrFits(const OpCall& c) { return composedFloatFits<0>(c) && c.tensor(1).dim() == 1 && c.tensor(2).dim() == 1; }
+
 // vdot(self, other[, *, out]) of real numbers
 void vdot(OpCall& c) { give(c, 0, at::dot(c.tensor(0), c.tensor(1))); }
 bool vdotFits(const OpCall& c) {
@@ -32,6 +36,7 @@ const NativeOp rows[] = {
     {"aten::addbmm", "composed", composed<addbmm>, addbmmFits},
     {"aten::addbmm_", "composed", composed<addbmm>, addbmmFits},
     {"aten::addbmm.out", "composed", composed<addbmm>, addbmmFits},
+    {"aten::addr.out", "composed", composed<addr>, addrFits},
     {"aten::vdot", "composed", composed<vdot>, vdotFits},
 };
 const OpTable table(rows);

@@ -148,6 +148,7 @@ struct Invoker {
   const NativeOp* row;
   NameId name;
   HostKernel host;  // null: the CPU's kernel of the same name
+  bool fills;       // every write is of the same value: those may meet
 
   void run(const c10::OperatorHandle& op, torch::jit::Stack* stack) const {
     const auto& schema = op.schema();
@@ -165,8 +166,7 @@ struct Invoker {
     call.device_ = &device;
     if (row->describe) row->describe(call, s);
     s.native = !row->fits || row->fits(call);
-    // Filling an expanded tensor is fine: every write is of the same value.
-    const bool overlap = s.native && std::string_view(row->family) != "fill" && writesOverlap(schema, args, n);
+    const bool overlap = s.native && !fills && writesOverlap(schema, args, n);
     s.native &= !overlap;
     const Decision d = decide(s, device);
     if (overlap && d.place != Place::host && router(index).fallback() == kde::Fallback::forbid) refuseOverlap(schema, args, n);
@@ -209,7 +209,8 @@ void registerNativeOps() {
   for (const NativeOp* row : nativeOps()) {
     const std::string name = row->schema;
     kde::declareImplemented(row->schema, row->family);
-    const Invoker invoker{row, internName(name), hostKernelOf(name)};
+    const bool fills = name.starts_with("aten::fill_") || name == "aten::zero_";
+    const Invoker invoker{row, internName(name), hostKernelOf(name), fills};
     lib.impl(name.substr(name.find("::") + 2).c_str(),
              torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RowKernel>(invoker)));
   }
