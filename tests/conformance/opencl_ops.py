@@ -110,6 +110,8 @@ TABLE = [
     ("special functions of half types", [torch.float16, torch.bfloat16], lambda x, y: (torch.special.i0e(x), torch.digamma(x.abs() + 1))),
     ("addbmm", [torch.float32] + DOUBLE, lambda x, y: torch.addbmm(y[0, :2], x.view(2, 2, 5), y.view(2, 5, 2), beta=2, alpha=0.5)),
     ("addbmm in place", [torch.float32], lambda x, y: y[:2, :2].clone().addbmm_(x.view(2, 2, 5), y.view(2, 5, 2), beta=0.5)),
+    ("addr", FLOATS, lambda x, y: torch.addr(x, x[:, 0], y[0], beta=0.5, alpha=2)),
+    ("addr in place", FLOATS, lambda x, y: (x * float("nan")).addr_(x[:, 0], y[0], beta=0)),
     ("vdot", FLOATS, lambda x, y: torch.vdot(x[0], y[:, 1].repeat(2)[:5])),
     ("eye", ALL, lambda x, y: torch.eye(3, 4, dtype=x.dtype, device=x.device)),
     ("tril_indices", [torch.int64], lambda x, y: torch.tril_indices(4, 3, 1, device=x.device)),

@@ -2,7 +2,7 @@
 an argument itself must hold the answer wherever it does so on the CPU."""
 import torch
 from checks import EQUAL, attempt, calls, refused, wrong
-from compare import differences
+from compare import differences, widened
 from samples import SENTINEL, determined, leaves, strided
 from torch.utils._pytree import tree_map
 
@@ -88,13 +88,13 @@ def out_overlap(op, dtype):
                 both = [attempt(lambda: into_argument(op, call, number, d, True)) for d in ("cpu", "npu")]
                 yield outcome(*both, lambda: EQUAL)
             cpu, npu = [attempt(lambda: into_argument(op, call, number, d, False)) for d in ("cpu", "npu")]
-            yield outcome(cpu, npu, lambda: itself(result, cpu[0], npu[0], values))
+            yield outcome(cpu, npu, lambda: itself(op, call, result, cpu[0], npu[0], values))
 
 
-def itself(expected, cpu, npu, values):
+def itself(op, call, expected, cpu, npu, values):
     if not values or differences(expected, cpu) is not None:
         return EQUAL   # random, or the CPU itself reads what it has overwritten
-    text = differences(expected, npu)
+    text = differences(expected, npu, True, lambda: attempt(lambda: leaves(widened(call).run(op, "cpu")))[0])
     return wrong(f"out is an argument: {text}") if text else EQUAL
 
 

@@ -92,8 +92,8 @@ bool marginsFit(const OpCall& c, size_t first) {
   const auto p = c.scalar(first + 2);
   if (!composedFits(c) || !at::isFloatingType(self.scalar_type()) || target.scalar_type() != at::kLong || self.numel() == 0) return false;
   if (!p.isIntegral(false) || (p.toLong() != 1 && p.toLong() != 2)) return false;
-  if (weight.defined() && (weight.dim() != 1 || weight.size(0) != self.size(-1) || weight.scalar_type() != self.scalar_type())) return false;
-  return self.dim() == 2 ? target.dim() == 1 && target.size(0) == self.size(0) : self.dim() == 1 && target.numel() == 1 && target.dim() <= 1;
+  if (weight.defined() && (weight.dim() != 1 || weight.size(0) != (self.dim() ? self.size(-1) : 1) || weight.scalar_type() != self.scalar_type())) return false;
+  return self.dim() == 2 ? target.dim() == 1 && target.size(0) == self.size(0) : self.dim() < 2 && target.numel() == 1 && target.dim() <= 1;
 }
 bool multiMarginFits(const OpCall& c) { return marginsFit(c, 0); }
 bool multiMarginBackwardFits(const OpCall& c) {
