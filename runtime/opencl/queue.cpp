@@ -9,6 +9,7 @@
 #include "runtime/base/names.h"
 #include "runtime/opencl/describe.h"
 #include "runtime/opencl/device_impl.h"
+#include "runtime/opencl/enqueue_time.h"
 #include "runtime/opencl/error.h"
 #include "runtime/opencl/fork_guard.h"
 #include "runtime/opencl/queue_impl.h"
@@ -76,6 +77,11 @@ char* QueueImpl::hostPointer(cl_mem mem) const noexcept {
   return static_cast<char*>(host);
 }
 
+namespace {
+thread_local uint64_t delivered_enqueue_ns = 0;
+}
+uint64_t enqueuedNs() noexcept { return delivered_enqueue_ns; }
+
 void QueueImpl::deliver(const Entry& e) {
   const TimingSink to = timingSink();
   if (!to && !e.stamp) return;
@@ -93,6 +99,7 @@ void QueueImpl::deliver(const Entry& e) {
   // The driver's clock is mapped to ours at the enqueue, which both saw; an in-order queue never overlaps itself.
   const uint64_t begin = std::max<uint64_t>(e.host_ns + (start - queued), last_end_ns_);
   last_end_ns_ = begin + (end - start);
+  delivered_enqueue_ns = e.host_ns;
   to({e.tag, e.command, e.name, device_.index(), id_, begin, last_end_ns_, e.first});
 }
 
@@ -355,9 +362,11 @@ void QueueImpl::readFault() {
   fault_ = {};
   if (!shared_) clEnqueueWriteBuffer(queue_, fault_buffer_, CL_TRUE, 0, sizeof fault_, &fault_, 0, nullptr, nullptr);
   if (failed_) return;
-  failed_ = fail(std::string(nameText(static_cast<NameId>(found.name))) + ": index " + std::to_string(found.index) +
-                     " is out of bounds for a dimension of size " + std::to_string(found.size) + " (found by a kernel on " + about() +
-                     "; this is the first wait since)",
+  const std::string what(nameText(static_cast<NameId>(found.name)));
+  const std::string where = found.size < 0 ? what  // no index: a sentence of its own
+                                           : what + ": index " + std::to_string(found.index) + " is out of bounds for a dimension of size " +
+                                                 std::to_string(found.size);
+  failed_ = fail(where + " (found by a kernel on " + about() + "; this is the first wait since)",
                  "the results since that call are not usable");
   failed_flag_.store(true, std::memory_order_release);
 }

@@ -82,6 +82,7 @@ class DeviceAllocatorImpl final : public c10::DeviceAllocator {
   void emptyCache(c10::MempoolId_t) override {
     for (int i = 0; i < openedLimit(); ++i)
       if (auto* device = openedDevice(i)) device->pool().emptyCache();
+    noteSegments();
   }
 
   void recordStream(const c10::DataPtr& ptr, c10::Stream stream) override {

@@ -20,10 +20,14 @@ struct Bytes {
   size_t offset;
 };
 
+// PyTorch's legacy file format wraps the bytes of a storage in a tensor of its own: then the address tells the block.
 Bytes bytesOf(const c10::StorageImpl& storage, int64_t byte_offset) {
+  const auto* address = static_cast<const char*>(storage.data());
   mou::Block* block = blockOf(storage);
+  if (const int index = block ? -1 : deviceOf(address); index >= 0) block = openedDevice(index)->pool().find(address);
   TORCH_CHECK(block, "this npu tensor's memory was not allocated by the npu allocator");
-  return {static_cast<cl_mem>(mou::slabHandle(*block)), block->offset + static_cast<size_t>(byte_offset)};
+  const auto into = address - static_cast<const char*>(block->address);
+  return {static_cast<cl_mem>(mou::slabHandle(*block)), block->offset + static_cast<size_t>(into + byte_offset)};
 }
 
 Bytes bytesOf(const at::Tensor& t) {

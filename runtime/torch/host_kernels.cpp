@@ -98,6 +98,25 @@ void gruCellBackward(const c10::OperatorHandle&, Stack* stack) {
   finish(stack, 3, {input, hidden, grad * z, has_bias ? input.sum(0) : at::Tensor(), has_bias ? hidden.sum(0) : at::Tensor()});
 }
 
+// The CPU has no fused root-mean-square norm: forward it runs as a composite, backward it has none.
+// (grad_out, input, normalized_shape, rstd, weight, output_mask)
+void rmsNormBackward(const c10::OperatorHandle&, Stack* stack) {
+  const auto* a = stack->data() + (stack->size() - 6);
+  const at::Tensor rstd = a[3].toTensor(), weight = optionalTensor(a[4]), input = a[1].toTensor();
+  const auto mask = a[5].toBoolList();
+  const at::Tensor grad = a[0].toTensor().to(rstd.scalar_type()), normal = input.to(rstd.scalar_type()) * rstd;
+  const int64_t last = a[2].toIntVector().size(), rank = input.dim();
+  std::vector<int64_t> inner, outer;
+  for (int64_t d = 0; d < rank; ++d) (d < rank - last ? outer : inner).push_back(d);
+  at::Tensor gi, gw;
+  if (mask[0]) {
+    const at::Tensor g = weight.defined() ? grad * weight : grad;
+    gi = ((g - normal * (g * normal).mean(inner, true)) * rstd).to(input.scalar_type());
+  }
+  if (mask[1] && weight.defined()) gw = (outer.empty() ? grad * normal : (grad * normal).sum(outer)).to(weight.scalar_type());
+  finish(stack, 6, {gi, gw});
+}
+
 // The CPU's mode(out=) is a composite that asks for a CPU or CUDA tensor before it reaches a kernel.
 void modeOut(const c10::OperatorHandle&, Stack* stack) {
   const auto* a = stack->data() + (stack->size() - 5);
@@ -118,6 +137,7 @@ constexpr HostRow kRows[] = {
     {"_thnn_fused_gru_cell", &gruCell},
     {"_thnn_fused_gru_cell_backward", &gruCellBackward},
     {"mode.values", &modeOut},
+    {"_fused_rms_norm_backward", &rmsNormBackward},
     {"_scaled_dot_product_fused_attention_overrideable", &hostAttention},
     {"_scaled_dot_product_fused_attention_overrideable_backward", &hostAttentionBackward},
 };

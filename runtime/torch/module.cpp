@@ -274,7 +274,9 @@ py::list memoryTraces() {
   std::vector<py::list> traces(static_cast<size_t>(deviceCount()));
   for (const auto& e : memoryHistory()) {
     if (e.device >= traces.size()) continue;
-    for (const char* action : {e.allocated ? "alloc" : "free_requested", e.allocated ? nullptr : "free_completed"}) {
+    static constexpr const char* kActions[][2] = {
+        {"alloc", nullptr}, {"free_requested", "free_completed"}, {"segment_alloc", nullptr}, {"segment_free", nullptr}};
+    for (const char* action : kActions[static_cast<size_t>(e.action)]) {
       if (!action) continue;
       py::dict row;
       row["action"] = action;

@@ -14,6 +14,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/names.h"
 #include "runtime/kde/router.h"
+#include "runtime/opencl/enqueue_time.h"
 #include "runtime/torch/state.h"
 
 namespace flagos::glue {
@@ -23,7 +24,11 @@ using libkineto::ActivityType;
 
 std::atomic<bool> collecting{false};
 std::mutex rows_mutex;
-std::vector<ocl::Timing> rows;
+struct Row {
+  ocl::Timing timing;
+  uint64_t enqueued_ns;
+};
+std::vector<Row> rows;
 thread_local std::vector<uint64_t> correlations;  // of the operators that run on this thread, outermost first
 
 // Kineto's clock is the wall's; ours is the monotonic one.
@@ -62,14 +67,19 @@ class Session final : public libkineto::IActivityProfilerSession {
   void processTrace(libkineto::ActivityLogger&) override {}
   void processTrace(libkineto::ActivityLogger& logger, libkineto::getLinkedActivityCallback linked, int64_t, int64_t) override {
     if (!wanted_) return;
-    std::vector<ocl::Timing> taken;
+    std::vector<Row> taken;
     {
       std::lock_guard lock(rows_mutex);
       taken.swap(rows);
     }
-    for (const auto& t : taken) {
-      buffer_->activities.push_back(activity(t, linked));
+    const auto keep = [&](std::unique_ptr<libkineto::GenericTraceActivity> a) {
+      if (!a) return;
+      buffer_->activities.push_back(std::move(a));
       buffer_->activities.back()->log(logger);
+    };
+    for (const auto& row : taken) {
+      keep(activity(row.timing, linked));
+      keep(enqueue(row.timing, row.enqueued_ns, linked));
     }
     buffer_->gpuOpCount = static_cast<int>(taken.size());
   }
@@ -128,6 +138,28 @@ class Session final : public libkineto::IActivityProfilerSession {
     return a;
   }
 
+  // The host's side, inside the operator that asked: where the arrow to the command starts.
+  std::unique_ptr<libkineto::GenericTraceActivity> enqueue(const ocl::Timing& t, uint64_t enqueued_ns,
+                                                          const libkineto::getLinkedActivityCallback& linked) {
+    const auto* op = t.tag.correlation ? linked(static_cast<int32_t>(t.tag.correlation)) : nullptr;
+    if (!op || !enqueued_ns) return nullptr;
+    static constexpr const char* kNames[] = {"clEnqueueNDRangeKernel", "clEnqueueCopyBuffer", "clEnqueueFillBuffer"};
+    auto a = std::make_unique<libkineto::GenericTraceActivity>(buffer_->span, ActivityType::PRIVATEUSE1_RUNTIME,
+                                                               kNames[static_cast<size_t>(t.command)]);
+    // Only the moment is known, so it is drawn as short as a trace can show.
+    a->startTime = static_cast<int64_t>(enqueued_ns) + offset_;
+    a->endTime = a->startTime + 1000;
+    a->id = static_cast<int32_t>(t.tag.correlation);
+    a->device = static_cast<int32_t>(op->deviceId());
+    a->resource = static_cast<int32_t>(op->resourceId());
+    a->threadId = a->resource;
+    a->flow.id = static_cast<uint32_t>(a->id);
+    a->flow.type = libkineto::kLinkAsyncCpuGpu;
+    a->flow.start = 1;
+    a->linked = op;
+    return a;
+  }
+
   const bool wanted_;
   int64_t offset_ = 0;
   std::vector<std::string> errors_;
@@ -138,10 +170,10 @@ class Plugin final : public libkineto::IActivityProfiler {
  public:
   const std::string& name() const override { return name_; }
   const std::set<ActivityType>& availableActivities() const override { return types_; }
-  // Kineto asks for profiles of the CPU alone too; those have none of our types.
+  // Kineto asks for profiles of the CPU alone too, with every runtime's type among theirs; only a device's profile has kernels.
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(const std::set<ActivityType>& types,
                                                                  const libkineto::Config&) override {
-    return std::make_unique<Session>(types.count(ActivityType::PRIVATEUSE1_RUNTIME) || types.count(ActivityType::PRIVATEUSE1_DRIVER));
+    return std::make_unique<Session>(types.count(ActivityType::PRIVATEUSE1_RUNTIME) && types.count(ActivityType::CONCURRENT_KERNEL));
   }
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(int64_t, int64_t, const std::set<ActivityType>& types,
                                                                  const libkineto::Config& config) override {
@@ -165,7 +197,7 @@ void profilerTiming(const ocl::Timing& timing) noexcept {
   if (!collecting.load(std::memory_order_acquire)) return;
   try {
     std::lock_guard lock(rows_mutex);
-    rows.push_back(timing);
+    rows.push_back({timing, ocl::enqueuedNs()});
   } catch (...) {  // no memory for the row: the profile lacks it, the program goes on
   }
 }

@@ -75,13 +75,14 @@ def judge_out(op, call, targets, expected, values):
     text = differences(expected, npu[0], values, exact)
     if text and not differences(cpu[0], npu[0], values, exact):
         text = None   # the CPU's own out= differs from its functional form, and the npu's agrees with it
-    text = text or beside(cpu[0], npu[0])
+    text = text or beside(cpu[0], npu[0], targets)
     return wrong(text) if text else EQUAL
 
 
-def beside(cpu, npu):
-    """None, or that elements of a storage outside the tensor that was written to have changed."""
-    for x, y in zip(cpu, npu):
+def beside(cpu, npu, before=None):
+    """None, or that elements of a storage outside the tensor that was written to have changed, other than on the CPU.
+    before: the tensors as they were; some of the CPU's kernels write beside a tensor with gaps where ours do not."""
+    for x, y, old in zip(cpu, npu, before or cpu):
         if x.is_conj() or x.is_neg() or x.stride() != y.stride():
             continue
         a, b = whole_storage(x), whole_storage(y).cpu()
@@ -89,6 +90,8 @@ def beside(cpu, npu):
             continue
         inside = torch.zeros(a.numel(), dtype=torch.bool).as_strided(x.size(), x.stride(), x.storage_offset())
         outside = ~whole_storage(inside.fill_(True))
+        if before and old.stride() == y.stride() and torch.equal(whole_storage(old)[outside], b[outside]):
+            continue
         if not torch.equal(a[outside], b[outside]) and not bool((a[outside] != a[outside]).any()):
             return "elements beside the tensor were overwritten"
     return None

@@ -52,7 +52,7 @@ def as_close_as(x, y, exact):
 
 # Means and deviations that normalisation saves for its backward: the CPU keeps those of half types in the half type,
 # the npu (as other accelerators) in float32. Their values are compared all the same.
-SAVED = {"native_batch_norm", "native_layer_norm", "_native_batch_norm_legit", "_batch_norm_with_update"}
+SAVED = {"native_batch_norm", "native_layer_norm", "native_group_norm", "_native_batch_norm_legit", "_batch_norm_with_update"}
 
 
 def with_saved_types(name, cpu, npu):

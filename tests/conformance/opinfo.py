@@ -17,12 +17,13 @@ import warnings
 
 import arguments
 import checks
+import overlap
 import torch
 from samples import entries, full_name
 
-CHECKS = {**checks.CHECKS, **arguments.CHECKS}
+CHECKS = {**checks.CHECKS, **arguments.CHECKS, **overlap.CHECKS}
 # Checks that make several calls of one sample: about so many.
-PER_SAMPLE = {"layouts": 3, "backward_layouts": 3, "out": 5, "inplace": 4, "zero": 4, "broadcast": 5, "promotion": 6}
+PER_SAMPLE = {"layouts": 3, "backward_layouts": 3, "out": 5, "inplace": 4, "zero": 4, "broadcast": 5, "promotion": 6, "overlap": 4}
 
 warnings.filterwarnings("ignore")
 

@@ -76,6 +76,28 @@ def test_a_kernel_that_meets_a_bad_index_fails_the_next_wait_and_names_it(shared
     assert out == "True True\n" * 15, out
 
 
+@pytest.mark.parametrize("shared", ["1", "0"])
+def test_binary_cross_entropy_refuses_what_is_no_probability(shared):
+    out = good("""
+        import torch
+        F = torch.nn.functional
+        fine = torch.tensor([[0.25, 0.5], [0.0, 1.0]], device="npu")
+        for bad in (1.5, -0.1, float("nan")):
+            for kind, place in (("input", 0), ("target", 1)):
+                for reduction in ("mean", "none"):
+                    pair = [fine.clone(), fine.clone()]
+                    pair[place].t()[1, 0] = bad
+                    try:
+                        result = F.binary_cross_entropy(pair[0].t(), pair[1].t(), reduction=reduction)
+                        torch.npu.synchronize()
+                        print("answered", result)
+                    except RuntimeError as error:
+                        print(f"all elements of {kind} should be between 0 and 1" in str(error))
+        print(F.binary_cross_entropy(fine, fine.round()).item() == F.binary_cross_entropy(fine.cpu(), fine.cpu().round()).item())
+    """, FLAGOS_ROUTE="opencl", FLAGOS_FALLBACK="forbid", FLAGOS_SHARED_MEMORY=shared)
+    assert out == "True\n" * 13, out
+
+
 def test_a_fallback_is_warned_about_once_per_operator():
     code = f"import torch\nfor _ in range(3): {RARE}"
     status, _, err = python(code, FLAGOS_ROUTE="opencl", FLAGOS_FALLBACK="warn")

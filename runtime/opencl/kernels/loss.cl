@@ -1,6 +1,6 @@
 // Negative log-likelihood. A generated head defines A (float or double), KI, KW, KT, KO, KS (storage kinds of input,
 // weight, target, result, total weight), WEIGHTED, and one of NONE, SUMS (GROUP > 1 for work-groups with a tree),
-// FINISH, BACKWARD.
+// FINISH, BACKWARD, UNIT.
 //
 // Positions run over the target's dimensions. Longs of Meta: 0 positions, 1 classes, 2 ignore_index, 3 positions a
 // work-item or group, 4 mode (0 none, 1 mean, 2 sum), 5 pieces, 6..10 offsets of input (or grad_in), target, weight, out
@@ -130,6 +130,22 @@ kernel void backward(global CAT2(PTR_, KI)* in0, global const CAT2(PTR_, KT)* ta
     if (t == m.v[2] || !VALID(t)) continue;
     const A g = convertA(CAT2(LD1_, KO)(grad0, m.v[9] + (m.v[4] == 0 ? oo : 0)));
     CAT2(ST1_, KI)(-WEIGHT(t) * g * scale, in0, m.v[6] + oi + t * m.v[11]);
+  }
+}
+#endif
+
+#ifdef UNIT
+// Binary cross-entropy wants numbers in [0, 1], of input and target (here of the same sizes); NaN is none of them.
+// [62] and [63] are what to report.
+kernel void unit(global const CAT2(PTR_, KI)* in0, global const CAT2(PTR_, KT)* target0, global int* fault, const Meta m) {
+  const IDX n = (IDX)m.v[0], per = (IDX)m.v[3];
+  const IDX last = min(((IDX)get_global_id(0) + 1) * per, n);
+  for (IDX i = (IDX)get_global_id(0) * per; i < last; ++i) {
+    PLACE(i)
+    (void)oo;
+    const A x = convertA(CAT2(LD1_, KI)(in0, m.v[6] + oi)), t = convertA(CAT2(LD1_, KT)(target0, m.v[7] + ot));
+    if (!(x >= 0 && x <= 1)) badIndex(fault, i, -1, m.v[62]);
+    if (!(t >= 0 && t <= 1)) badIndex(fault, i, -1, m.v[63]);
   }
 }
 #endif

@@ -16,6 +16,7 @@ typedef struct {
   long sums_off;                     // scratch: two reals a channel or plane
   long training, dt, units;
   number momentum, eps;
+  long rms;                          // root mean square: rows are not centred, and have no mean
 } NormParams;
 
 #ifdef TILED
@@ -322,7 +323,11 @@ kernel void row_stats(global const void* x, global void* mean, global void* rstd
   }
 }
 
-// Layer norm of contiguous rows of p1 elements: a row is near while it is read three times.
+inline real rowMean(global const void* mean, const NormParams* p, long row) {
+  return p->rms ? (real)0 : loadElem(mean, p->mean_off + row, p->stats_dt);
+}
+
+// Layer norm (or root-mean-square norm) of contiguous rows of p1 elements: a row is near while it is read again.
 kernel void ln_forward(global const void* x, global void* mean, global void* rstd, global const void* weight,
                        global const void* bias, global void* y, const NormParams p) {
   LOCAL_SUM
@@ -330,10 +335,13 @@ kernel void ln_forward(global const void* x, global void* mean, global void* rst
     const long from = p.x.off + u * p.p1, to = p.y.off + u * p.p1;
     vec lanes = 0;
     real rest = 0;
-    ROW(p.p1, true, lanes += loadVec(x, from + i, p.dt);, rest += loadElem(x, from + i, p.dt);)
-    const real m = SUM(lanesOf(lanes) + rest) / (real)p.p1;
-    lanes = 0;
-    rest = 0;
+    real m = 0;
+    if (!p.rms) {
+      ROW(p.p1, true, lanes += loadVec(x, from + i, p.dt);, rest += loadElem(x, from + i, p.dt);)
+      m = SUM(lanesOf(lanes) + rest) / (real)p.p1;
+      lanes = 0;
+      rest = 0;
+    }
     ROW(p.p1, true, const vec d = loadVec(x, from + i, p.dt) - m; lanes += d * d;
         , const real d = loadElem(x, from + i, p.dt) - m; rest += d * d;)
     const real s = (real)1 / sqrt(SUM(lanesOf(lanes) + rest) / (real)p.p1 + realOf(p.eps));
@@ -344,7 +352,7 @@ kernel void ln_forward(global const void* x, global void* mean, global void* rst
         if (p.has_weight) v *= loadElem(weight, p.weight_off + i, p.weight_dt);
         if (p.has_bias) v += loadElem(bias, p.bias_off + i, p.bias_dt); storeElem(y, to + i, v, p.dt);)
     if (LANE == 0) {
-      storeElem(mean, p.mean_off + u, m, p.stats_dt);
+      if (!p.rms) storeElem(mean, p.mean_off + u, m, p.stats_dt);
       storeElem(rstd, p.var_off + u, s, p.stats_dt);
     }
   }
@@ -365,7 +373,7 @@ kernel void ln_backward(global const void* g, global const void* x, global const
   if (sums) ROW(p.p1, true, VSTORE((vec)(0), pb + i); VSTORE((vec)(0), pw + i);, pb[i] = 0; pw[i] = 0;)
   UNITS(u) {
     const long gi = p.g.off + u * p.p1, xi = p.x.off + u * p.p1, to = p.y.off + u * p.p1;
-    const real m = loadElem(mean, p.mean_off + u, p.stats_dt), s = loadElem(rstd, p.var_off + u, p.stats_dt);
+    const real m = rowMean(mean, &p, u), s = loadElem(rstd, p.var_off + u, p.stats_dt);
     vec plain = 0, dots = 0;
     real plain_rest = 0, dots_rest = 0;
     ROW(p.p1, true, vec d = loadVec(g, gi + i, p.dt); const vec o = (loadVec(x, xi + i, p.dt) - m) * s;
@@ -374,7 +382,7 @@ kernel void ln_backward(global const void* g, global const void* x, global const
         , real d = loadElem(g, gi + i, p.dt); const real o = (loadElem(x, xi + i, p.dt) - m) * s;
         if (sums) { pb[i] += d; pw[i] += d * o; }
         if (p.has_weight) d *= loadElem(weight, p.weight_off + i, p.weight_dt); plain_rest += d; dots_rest += d * o;)
-    const real shift = SUM(lanesOf(plain) + plain_rest) / (real)p.p1;
+    const real centre = SUM(lanesOf(plain) + plain_rest) / (real)p.p1, shift = p.rms ? (real)0 : centre;
     const real slope = SUM(lanesOf(dots) + dots_rest) * s / (real)p.p1;
     if (!p.groups) continue;   // the input's gradient is not wanted
     ROW(p.p1, true, vec d = loadVec(g, gi + i, p.dt);

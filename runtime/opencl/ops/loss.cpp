@@ -97,12 +97,12 @@ Result<Nll> prepare(Queue& queue, const TensorRef& input, const TensorRef& targe
   return n;
 }
 
-enum class Part : uint8_t { none, sums, finish, backward };
+enum class Part : uint8_t { none, sums, finish, backward, unit };
 
 Result<const Kernel*> kernelFor(Queue& queue, const Nll& n, Part part, size_t group) {
-  static constexpr std::string_view functions[] = {"none", "sums", "finish", "backward"};
+  static constexpr std::string_view functions[] = {"none", "sums", "finish", "backward", "unit"};
   static constexpr std::string_view defines[] = {"#define NONE\n", "#define SUMS\n", "#define FINISH\n",
-                                                 "#define BACKWARD\n"};
+                                                 "#define BACKWARD\n", "#define UNIT\n"};
   const uint64_t key = (uint64_t{5} << 56) | (uint64_t(part) << 32) | (uint64_t{group > 1} << 31) |
                        (uint64_t{n.weighted} << 30) | (uint64_t{n.index32} << 29) | (uint64_t(n.a) << 24) |
                        (uint64_t(n.input) << 16) | (uint64_t(n.target) << 12) | (uint64_t(n.weight) << 8) |
@@ -208,6 +208,42 @@ Result<void> nllLossBackward(Queue& queue, const TensorRef& grad, const TensorRe
       **kernel, range,
       {Arg::buffer(grad_in.buffer), Arg::buffer(target.buffer), Arg::buffer(n.weight_buffer), Arg::buffer(grad.buffer),
        Arg::buffer(total_weight.buffer), Arg::pointer(&n.meta, sizeof n.meta)});
+}
+
+Result<void> checkUnit(Queue& queue, const TensorRef& input, const TensorRef& target, Variant variant) {
+  const TensorRef refs[] = {input, target};
+  Result<Layout> made = makeLayout(refs, true, "binary_cross_entropy");
+  if (!made) return made.error();
+  const Layout& l = *made;
+  static const NameId about_input = internName("all elements of input should be between 0 and 1 (binary_cross_entropy)");
+  static const NameId about_target = internName("all elements of target should be between 0 and 1 (binary_cross_entropy)");
+  Nll n;
+  n.positions = l.numel();
+  if (n.positions == 0) return {};
+  n.index32 = fits32(l);
+  n.input = n.weight = n.result = n.total = kindOf(input.dtype);
+  n.target = kindOf(target.dtype);
+  n.a = input.dtype == DType::float64 ? Compute::f64 : Compute::f32;
+  auto& v = n.meta.v;
+  v[0] = n.positions;
+  v[3] = 1;
+  v[6] = input.offset;
+  v[7] = target.offset;
+  v[13] = l.ndim;
+  for (size_t d = 0; d < static_cast<size_t>(l.ndim); ++d) {
+    v[15 + d] = l.sizes[d];
+    v[27 + d] = l.strides[0][d];
+    v[39 + d] = l.strides[1][d];
+  }
+  v[62] = about_input;
+  v[63] = about_target;
+  Result<cl_mem> fault = queue.faultRecord();
+  if (!fault) return fault.error();
+  Result<const Kernel*> kernel = kernelFor(queue, n, Part::unit, 1);
+  if (!kernel) return kernel.error();
+  const Range range = spread(queue, n, variant);
+  return queue.launch(**kernel, range,
+                      {Arg::buffer(input.buffer), Arg::buffer(target.buffer), Arg::buffer(*fault), Arg::pointer(&n.meta, sizeof n.meta)});
 }
 
 Result<void> pointLoss(Queue& queue, PointwiseOp op, const TensorRef& input, const TensorRef& target,

@@ -22,6 +22,9 @@ Result<void> nllLossBackward(Queue& queue, const TensorRef& grad, const TensorRe
                              Reduction reduction, int64_t ignore_index, const TensorRef& total_weight,
                              const TensorRef& grad_in, Variant variant);
 
+// Both of one size, numbers in [0, 1]: any other fails the queue's next wait (Queue::faultRecord), as binary cross-entropy must.
+Result<void> checkUnit(Queue& queue, const TensorRef& input, const TensorRef& target, Variant variant);
+
 // `op` is mse, l1, smooth_l1, huber, bce or soft_margin of the pointwise table; `param` is beta or delta; `weight`
 // (bce) multiplies elementwise, or is null. out: 0-dim, or input's sizes for Reduction::none.
 Result<void> pointLoss(Queue& queue, PointwiseOp op, const TensorRef& input, const TensorRef& target, const TensorRef* weight,

@@ -26,6 +26,7 @@ struct NormParams {
   int64_t sums_off;
   int64_t training, dt, units;
   int64_t momentum, eps;  // numberBits
+  int64_t rms;
 };
 
 Result<void> start(Queue& queue, const char* function, const TensorRef& data, Variant variant, NormParams& p,
@@ -222,45 +223,50 @@ Result<void> batchNormBackward(Queue& queue, const TensorRef& g, const TensorRef
                {&g, &x, mean, var, nullptr, t.weight ? t.weight : &x, grad_input}, &*sums);
 }
 
-Result<void> layerNorm(Queue& queue, const TensorRef& x, int64_t rows, int64_t columns, const TensorRef* weight,
-                       const TensorRef* bias, double eps, const TensorRef& y, const TensorRef& mean,
-                       const TensorRef& rstd, Variant variant) {
-  constexpr const char* op = "layer_norm";
+namespace {
+
+// Layer norm, or, without a mean, root-mean-square norm.
+Result<void> rowNorm(Queue& queue, const char* op, const TensorRef& x, int64_t rows, int64_t columns, const TensorRef* weight,
+                     const TensorRef* bias, double eps, const TensorRef& y, const TensorRef* mean, const TensorRef& rstd,
+                     Variant variant) {
   FLAGOS_TRY(checkFloating(op, {&x, &y}));
   FLAGOS_TRY(checkContiguous(op, {&x, &y}));
   FLAGOS_TRY(checkVector(op, weight, columns));
   FLAGOS_TRY(checkVector(op, bias, columns));
-  FLAGOS_TRY(checkVector(op, &mean, rows));
+  FLAGOS_TRY(checkVector(op, mean, rows));
   FLAGOS_TRY(checkVector(op, &rstd, rows));
-  FLAGOS_TRY(sameWidth(op, x, {weight, bias, &mean, &rstd}));
-  if (x.numel() != rows * columns) return fail("opencl layer_norm: rows x columns does not fit " + sizesText(x));
+  FLAGOS_TRY(sameWidth(op, x, {weight, bias, mean, &rstd}));
+  if (x.numel() != rows * columns) return fail("opencl " + std::string(op) + ": rows x columns does not fit " + sizesText(x));
   if (columns == 0) return {};
   NormParams p{};
   p.x.off = x.offset, p.y.off = y.offset, p.n = rows, p.p1 = columns, p.dt = storageCode(x.dtype);
   p.eps = numberBits(eps, isDouble(x));
+  p.rms = mean == nullptr;
+  const TensorRef& centre = mean ? *mean : rstd;
   setWeights(p, weight, bias);
-  setStats(p, mean, rstd);
-  return start(queue, "ln_forward", x, variant, p, rows, {&x, &mean, &rstd, weight ? weight : &x, bias ? bias : &x, &y});
+  setStats(p, centre, rstd);
+  return start(queue, "ln_forward", x, variant, p, rows, {&x, &centre, &rstd, weight ? weight : &x, bias ? bias : &x, &y});
 }
 
-Result<void> layerNormBackward(Queue& queue, const TensorRef& g, const TensorRef& x, int64_t rows, int64_t columns,
-                               const TensorRef& mean, const TensorRef& rstd, const TensorRef* weight,
-                               const TensorRef* grad_input, const TensorRef* grad_weight, const TensorRef* grad_bias,
-                               Variant variant) {
-  constexpr const char* op = "layer_norm backward";
+Result<void> rowNormBackward(Queue& queue, const char* op, const TensorRef& g, const TensorRef& x, int64_t rows, int64_t columns,
+                             const TensorRef* mean, const TensorRef& rstd, const TensorRef* weight,
+                             const TensorRef* grad_input, const TensorRef* grad_weight, const TensorRef* grad_bias,
+                             Variant variant) {
   FLAGOS_TRY(checkFloating(op, {&g, &x}));
   FLAGOS_TRY(checkContiguous(op, {&g, &x, grad_input}));
   for (const TensorRef* v : {weight, grad_weight, grad_bias}) FLAGOS_TRY(checkVector(op, v, columns));
-  FLAGOS_TRY(checkVector(op, &mean, rows));
+  FLAGOS_TRY(checkVector(op, mean, rows));
   FLAGOS_TRY(checkVector(op, &rstd, rows));
-  FLAGOS_TRY(sameWidth(op, x, {weight, &mean, &rstd, grad_weight, grad_bias}));
-  if (x.numel() != rows * columns) return fail("opencl layer_norm backward: rows x columns does not fit " + sizesText(x));
+  FLAGOS_TRY(sameWidth(op, x, {weight, mean, &rstd, grad_weight, grad_bias}));
+  if (x.numel() != rows * columns) return fail("opencl " + std::string(op) + ": rows x columns does not fit " + sizesText(x));
   if (columns == 0) return {};
   NormParams p{};
   p.x.off = x.offset, p.g.off = g.offset, p.n = rows, p.p1 = columns, p.dt = storageCode(x.dtype);
   setWeights(p, weight, nullptr);
   setGradients(p, grad_weight, grad_bias);
-  setStats(p, mean, rstd);
+  p.rms = mean == nullptr;
+  const TensorRef& centre = mean ? *mean : rstd;
+  setStats(p, centre, rstd);
   const bool sums = grad_weight || grad_bias;
   if (!sums && !grad_input) return {};
   if (grad_input) p.groups = 1, p.y.off = grad_input->offset;
@@ -269,11 +275,34 @@ Result<void> layerNormBackward(Queue& queue, const TensorRef& g, const TensorRef
   auto part = takeSums(queue, p, x, sums ? static_cast<int64_t>(shares) * columns : 1);
   if (!part) return part.error();
   FLAGOS_TRY(start(queue, "ln_backward", x, variant, p, rows,
-                   {&g, &x, &mean, &rstd, weight ? weight : &x, grad_input ? grad_input : &x, nullptr}, &*part, shares));
+                   {&g, &x, &centre, &rstd, weight ? weight : &x, grad_input ? grad_input : &x, nullptr}, &*part, shares));
   if (!sums) return {};
   p.n = rows ? static_cast<int64_t>(shares) : 0;   // no rows: the sums are zero
   return start(queue, "ln_finish", x, variant, p, ceilDiv(columns, lanes(x)),
                {nullptr, grad_weight ? grad_weight : &x, grad_bias ? grad_bias : &x}, &*part);
+}
+
+}  // namespace
+
+Result<void> layerNorm(Queue& queue, const TensorRef& x, int64_t rows, int64_t columns, const TensorRef* weight,
+                       const TensorRef* bias, double eps, const TensorRef& y, const TensorRef& mean,
+                       const TensorRef& rstd, Variant variant) {
+  return rowNorm(queue, "layer_norm", x, rows, columns, weight, bias, eps, y, &mean, rstd, variant);
+}
+Result<void> layerNormBackward(Queue& queue, const TensorRef& g, const TensorRef& x, int64_t rows, int64_t columns,
+                               const TensorRef& mean, const TensorRef& rstd, const TensorRef* weight,
+                               const TensorRef* grad_input, const TensorRef* grad_weight, const TensorRef* grad_bias,
+                               Variant variant) {
+  return rowNormBackward(queue, "layer_norm backward", g, x, rows, columns, &mean, rstd, weight, grad_input, grad_weight, grad_bias, variant);
+}
+Result<void> rmsNorm(Queue& queue, const TensorRef& x, int64_t rows, int64_t columns, const TensorRef* weight, double eps,
+                     const TensorRef& y, const TensorRef& rstd, Variant variant) {
+  return rowNorm(queue, "rms_norm", x, rows, columns, weight, nullptr, eps, y, nullptr, rstd, variant);
+}
+Result<void> rmsNormBackward(Queue& queue, const TensorRef& g, const TensorRef& x, int64_t rows, int64_t columns,
+                             const TensorRef& rstd, const TensorRef* weight, const TensorRef* grad_input,
+                             const TensorRef* grad_weight, Variant variant) {
+  return rowNormBackward(queue, "rms_norm backward", g, x, rows, columns, nullptr, rstd, weight, grad_input, grad_weight, nullptr, variant);
 }
 
 namespace {

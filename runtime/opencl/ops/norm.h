@@ -45,6 +45,13 @@ Result<void> layerNormBackward(Queue& queue, const TensorRef& grad_output, const
                                const TensorRef* grad_input, const TensorRef* grad_weight, const TensorRef* grad_bias,
                                Variant variant);
 
+// The same without centring: x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + eps).
+Result<void> rmsNorm(Queue& queue, const TensorRef& input, int64_t rows, int64_t columns, const TensorRef* weight, double eps,
+                     const TensorRef& output, const TensorRef& rstd, Variant variant);
+Result<void> rmsNormBackward(Queue& queue, const TensorRef& grad_output, const TensorRef& input, int64_t rows,
+                             int64_t columns, const TensorRef& rstd, const TensorRef* weight, const TensorRef* grad_input,
+                             const TensorRef* grad_weight, Variant variant);
+
 // input [N,C,...]; weight, bias [C]; mean, rstd [N,groups].
 Result<void> groupNorm(Queue& queue, const TensorRef& input, int64_t groups, const TensorRef* weight,
                        const TensorRef* bias, double eps, const TensorRef& output, const TensorRef& mean,

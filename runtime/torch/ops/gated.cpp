@@ -105,13 +105,14 @@ bool dropoutBackwardFits(const OpCall& c) {
   return realFits(c.tensor(0)) && isNpu(c.tensor(1)) && c.tensor(1).scalar_type() == at::kBool && c.tensor(0).sizes() == c.tensor(1).sizes();
 }
 
-// (self, target, weight, reduction[, *, out]). A number outside [0, 1] gives NaN: the kernel cannot raise, and must not lie.
+// (self, target, weight, reduction[, *, out]). A number outside [0, 1] gives NaN, and the next wait raises.
 Result<void> crossEntropy(OpCall& c) {
   const at::Tensor &self = c.tensor(0), weight = c.tensorOr(2);
   const auto reduction = static_cast<ocl::Reduction>(c.integer(3));
   const at::Tensor out = resultLike(c, self, reduction == ocl::Reduction::none ? self.sizes() : at::IntArrayRef(), self.scalar_type());
   ocl::TensorRef w;
   if (weight.defined()) w = ref(weight, self.sizes());
+  if (auto ok = ocl::checkUnit(c.queue(), ref(self), ref(c.tensor(1)), c.variant()); !ok) return ok;
   return ocl::pointLoss(c.queue(), PointwiseOp::bce, ref(self), ref(c.tensor(1)), weight.defined() ? &w : nullptr, reduction, 0, ref(out),
                         c.variant());
 }

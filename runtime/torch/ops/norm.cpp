@@ -145,6 +145,49 @@ bool layerNormBackwardFits(const OpCall& c) {
          isNpu(c.tensor(3)) && c.tensor(3).scalar_type() == statistics(c.tensor(1));
 }
 
+// _fused_rms_norm(input, normalized_shape, weight, eps): eps None is the dtype's own
+Result<void> rmsNorm(OpCall& c) {
+  const at::Tensor input = c.tensor(0).contiguous();
+  const int64_t columns = columnsOf(c, 1), rows = input.numel() / columns;
+  c10::SmallVector<int64_t, 6> sizes(input.sizes().begin(), input.sizes().end());
+  for (size_t d = sizes.size() - c.ints(1).size(); d < sizes.size(); ++d) sizes[d] = 1;
+  at::Tensor out = c.empty(input.sizes(), input.scalar_type()), rstd = c.empty(sizes, statistics(input));
+  const Maybe w(c.tensorOr(2));
+  c.result(out);
+  c.result(rstd);
+  if (rows == 0) return {};
+  // PyTorch takes the epsilon of the type that it computes in.
+  const double eps = c.given(3) ? c.number(3) : statistics(input) == at::kDouble ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+  return ocl::rmsNorm(c.queue(), ref(input), rows, columns, w.get(), eps, ref(out), ref(rstd.view({rows})), c.variant());
+}
+bool rmsNormFits(const OpCall& c) {
+  const at::Tensor& input = c.tensor(0);
+  const auto shape = c.ints(1);
+  if (!floating(input) || shape.empty() || static_cast<int64_t>(shape.size()) > input.dim() || columnsOf(c, 1) == 0) return false;
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (input.size(input.dim() - static_cast<int64_t>(shape.size() - i)) != shape[i]) return false;
+  const at::Tensor weight = c.tensorOr(2);
+  return !weight.defined() || (isNpu(weight) && weight.scalar_type() == input.scalar_type() && weight.sizes() == at::IntArrayRef(shape));
+}
+// (grad_out, input, normalized_shape, rstd, weight, output_mask)
+Result<void> rmsNormBackward(OpCall& c) {
+  const at::Tensor grad = c.tensor(0).contiguous(), input = c.tensor(1).contiguous(), weight = c.tensorOr(4);
+  const int64_t columns = columnsOf(c, 2), rows = input.numel() / columns;
+  const auto mask = c.value(5).toBoolList();
+  at::Tensor gi = mask[0] ? c.empty(input.sizes(), input.scalar_type()) : at::Tensor();
+  at::Tensor gw = mask[1] && weight.defined() ? c.empty(c.ints(2), weight.scalar_type()) : at::Tensor();
+  const Maybe w(weight), i(gi, true), gwm(gw, true);
+  c.result(gi);
+  c.result(gw);
+  return ocl::rmsNormBackward(c.queue(), ref(grad), ref(input), rows, columns, ref(c.tensor(3).contiguous().view({rows})), w.get(), i.get(),
+                              gwm.get(), c.variant());
+}
+bool rmsNormBackwardFits(const OpCall& c) {
+  const at::Tensor& input = c.tensor(1);
+  return floating(input) && floating(c.tensor(0)) && columnsOf(c, 2) > 0 && c.tensor(0).scalar_type() == input.scalar_type() &&
+         maybeFits(c, 4, input) && isNpu(c.tensor(3)) && c.tensor(3).scalar_type() == statistics(input);
+}
+
 // native_group_norm(input, weight, bias, N, C, HxW, group, eps)
 Result<void> groupNorm(OpCall& c) {
   const at::Tensor input = c.tensor(0).contiguous();
@@ -198,6 +241,8 @@ const NativeOp rows[] = {
     {"aten::native_group_norm", "norm", groupNorm, groupNormFits},
     {"aten::native_group_norm_backward", "norm", groupNormBackward, groupNormBackwardFits},
     {"aten::native_batch_norm_backward", "norm", batchNormBackward, batchNormBackwardFits},
+    {"aten::_fused_rms_norm", "norm", rmsNorm, rmsNormFits},
+    {"aten::_fused_rms_norm_backward", "norm", rmsNormBackward, rmsNormBackwardFits},
     {"aten::native_layer_norm", "norm", layerNorm, layerNormFits},
     {"aten::native_layer_norm_backward", "norm", layerNormBackward, layerNormBackwardFits},
 };

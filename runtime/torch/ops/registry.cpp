@@ -1,9 +1,12 @@
 #include "runtime/torch/ops/registry.h"
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
 #include <torch/library.h>
+
+#include <unordered_set>
 
 #include "runtime/kde/catalog/native_ops.h"
 #include "runtime/torch/allocator.h"
@@ -43,6 +46,74 @@ int nativeDevice(const c10::IValue* args, size_t n) {
     }
   }
   return plain ? index : -1;
+}
+
+// Calls f(written, other, position of other) for each tensor that is written to: with itself (position -1), then with every
+// other tensor on the same storage.
+template <class F>
+void eachWrite(const c10::FunctionSchema& schema, const c10::IValue* args, size_t n, F&& f) {
+  const auto& formal = schema.arguments();
+  for (size_t i = 0; i < n; ++i) {
+    const auto* alias = formal[i].alias_info();
+    if (!alias || !alias->isWrite() || !args[i].isTensor() || !args[i].toTensor().defined()) continue;
+    const at::Tensor& out = args[i].toTensor();
+    f(out, out, -1);
+    for (size_t k = 0; k < n; ++k) {
+      if (k == i) continue;
+      const auto other = [&](const at::Tensor& t) {
+        if (t.defined() && t.has_storage() && t.is_alias_of(out)) f(out, t, static_cast<int>(k));
+      };
+      if (args[k].isTensor()) {
+        other(args[k].toTensor());
+      } else if (args[k].isTensorList() || args[k].isOptionalTensorList()) {
+        for (const auto& t : args[k].toListRef())
+          if (t.isTensor()) other(t.toTensor());
+      }
+    }
+  }
+}
+
+// How a row's writes may meet what it reads.
+struct Meeting {
+  bool fills = false;        // every write is of the same value
+  bool elementwise = false;  // a write depends on the same place alone
+  bool in_place = false;     // the operator has an in-place form, so argument 0 may be the result
+};
+Meeting meetingOf(std::string_view op, std::string_view family) {
+  static const std::unordered_set<std::string> names = [] {
+    std::unordered_set<std::string> all;
+    for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) all.insert(name.name);
+    return all;
+  }();
+  const std::string base(op.substr(0, op.find('.')));
+  Meeting m;
+  m.fills = base == "aten::fill_" || base == "aten::zero_";
+  m.elementwise = family == "pointwise" || family == "fill" || family == "random" || family == "copy" || family == "foreach";
+  m.in_place = names.count(base + "_") != 0;
+  return m;
+}
+
+// Kernels write in no order: a result that overlaps itself, or an argument other than it may, is PyTorch's to refuse, or to
+// write in its own order.
+bool writesOverlap(const Meeting& m, const c10::FunctionSchema& schema, const c10::IValue* args, size_t n) {
+  bool found = false;
+  eachWrite(schema, args, n, [&](const at::Tensor& out, const at::Tensor& t, int at) {
+    if (at < 0) {
+      found |= at::has_internal_overlap(out) == at::MemOverlap::Yes;
+      return;
+    }
+    const auto status = at::get_overlap_status(out, t);
+    if (status == at::MemOverlapStatus::Full) found |= !m.elementwise && !(at == 0 && m.in_place);
+    else found |= status == at::MemOverlapStatus::Partial;
+  });
+  return found;
+}
+void refuseOverlap(const Meeting& m, const c10::FunctionSchema& schema, const c10::IValue* args, size_t n) {
+  eachWrite(schema, args, n, [&](const at::Tensor& out, const at::Tensor& t, int at) {
+    if (at < 0) at::assert_no_internal_overlap(out);
+    else if (m.elementwise || (at == 0 && m.in_place)) at::assert_no_partial_overlap(out, t);
+    else at::assert_no_overlap(out, t);
+  });
 }
 
 }  // namespace
@@ -108,6 +179,7 @@ struct Invoker {
   const NativeOp* row;
   NameId name;
   HostKernel host;  // null: the CPU's kernel of the same name
+  Meeting meeting;
 
   void run(const c10::OperatorHandle& op, torch::jit::Stack* stack) const {
     const auto& schema = op.schema();
@@ -125,7 +197,10 @@ struct Invoker {
     call.device_ = &device;
     if (row->describe) row->describe(call, s);
     s.native = !row->fits || row->fits(call);
+    const bool overlap = s.native && !meeting.fills && writesOverlap(meeting, schema, args, n);
+    s.native &= !overlap;
     const Decision d = decide(s, device);
+    if (overlap && d.place != Place::host && router(index).fallback() == kde::Fallback::forbid) refuseOverlap(meeting, schema, args, n);
     if (d.place != Place::opencl) {
       applyPolicy(d, s, device);
       if (d.place == Place::fallback && device.sharedMemory())
@@ -165,7 +240,7 @@ void registerNativeOps() {
   for (const NativeOp* row : nativeOps()) {
     const std::string name = row->schema;
     kde::declareImplemented(row->schema, row->family);
-    const Invoker invoker{row, internName(name), hostKernelOf(name)};
+    const Invoker invoker{row, internName(name), hostKernelOf(name), meetingOf(name, row->family)};
     lib.impl(name.substr(name.find("::") + 2).c_str(),
              torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RowKernel>(invoker)));
   }

@@ -38,6 +38,32 @@ def test_a_model_on_two_devices_trains_as_on_the_cpu(mode):
     assert good(code, **mode) == f"{devices} {devices} True\n"
 
 
+def test_data_parallel_on_one_device_is_the_module():
+    code = """
+        import torch
+        torch.manual_seed(0)
+        plain = torch.nn.Linear(3, 2)
+        wrapped = torch.nn.DataParallel(plain)
+        x = torch.randn(5, 3)
+        out = wrapped(x)                                   # moves its inputs, as on other devices
+        out.sum().backward()
+        print(out.device, plain.weight.grad.device, list(wrapped.state_dict()), wrapped.module is plain)
+        print(torch.allclose(out.cpu(), torch.nn.functional.linear(x, plain.weight.cpu(), plain.bias.cpu()), atol=1e-6))
+        class Many(torch.nn.Module):
+            def forward(self, a, many, scale=1): return a + many["b"][0] * scale
+        print(torch.nn.DataParallel(Many())(x, {"b": [x]}, scale=3).device, torch.nn.parallel.data_parallel(plain, x.npu()).shape)
+    """
+    assert good(code).splitlines() == ["npu:0 npu:0 ['module.weight', 'module.bias'] True", "True", "npu:0 torch.Size([5, 2])"]
+    several = """
+        import torch
+        for ids in (None, [0, 1]):
+            try: torch.nn.DataParallel(torch.nn.Linear(3, 2), ids); print("accepted")
+            except NotImplementedError as error: print("several npu devices" in str(error))
+        print(torch.nn.DataParallel(torch.nn.Linear(3, 2), [1])(torch.ones(1, 3)).device)
+    """
+    assert good(several, **TWO) == "True\nTrue\nnpu:1\n"
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_peer_copies_in_every_layout_with_work_pending(mode):
     code = """

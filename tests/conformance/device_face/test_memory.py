@@ -131,9 +131,30 @@ def test_snapshots_are_in_torchs_own_format(tmp_path):
     line, name, events, texts = json.loads(good(code))
     assert (line, name) == (5, "<module>") or (line, name) == (4, "make")
     assert texts == [True] * 4
-    assert [e[:3] for e in events] == [["alloc", False, 1 << 20], ["alloc", True, 1 << 19], ["free_requested", True, 1 << 19],
+    assert [e[:3] for e in events] == [["segment_alloc", False, 64 << 20], ["alloc", False, 1 << 20], ["alloc", True, 1 << 19], ["free_requested", True, 1 << 19],
                                        ["free_completed", True, 1 << 19]]
-    assert events[1][3] == 6
+    assert events[2][3] == 6
+
+
+def test_the_trace_of_a_snapshot_tells_of_segments():
+    code = """
+        import torch
+        torch.ones(1, device="npu"); torch.npu.empty_cache()
+        torch.npu.memory._record_memory_history()
+        size = 200 << 20
+        big = torch.empty(size, dtype=torch.uint8, device="npu"); address = big.data_ptr()
+        part = torch.empty(10, device="npu")
+        del big
+        torch.npu.empty_cache()
+        snapshot = torch.npu.memory._snapshot()
+        events = [e for e in snapshot["device_traces"][0] if e["addr"] == address]
+        print([(e["action"], e["size"] >= size) for e in events], events[0]["frames"][0]["line"], address in [s["address"] for s in snapshot["segments"]])
+        torch.npu.memory._record_memory_history(None)
+        from torch.cuda import _memory_viz
+        print([word in _memory_viz.trace(snapshot) for word in ("cudaMalloc", "cudaFree")])
+    """
+    lines = good(code).splitlines()
+    assert lines == ["[('segment_alloc', True), ('alloc', True), ('free_requested', True), ('free_completed', True), ('segment_free', True)] 6 False", "[True, True]"]
 
 
 def test_out_of_memory_names_request_free_and_the_lines_that_hold(tmp_path):

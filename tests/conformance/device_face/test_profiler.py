@@ -52,6 +52,15 @@ def test_the_trace_has_kernels_copies_and_streams(tmp_path):
     assert [e for e in events if e.get("cat") == "gpu_memcpy"]
     operators = {e["args"]["External id"]: e["name"] for e in events if e.get("cat") == "cpu_op"}
     assert {operators[e["args"]["External id"]] for e in kernels} >= {"aten::exp", "aten::sigmoid"}
+    # Arrows: one from a moment inside the operator, on the host, to each command.
+    starts = {e["id"]: e for e in events if e.get("ph") == "s" and e.get("cat") == "ac2g"}
+    ends = [e for e in events if e.get("ph") == "f" and e.get("cat") == "ac2g"]
+    assert len(ends) >= 3 and {e["id"] for e in ends} == set(starts)
+    hosts = [e for e in events if e.get("name") in ("clEnqueueNDRangeKernel", "clEnqueueCopyBuffer")]
+    assert hosts and all(e["args"]["External id"] in operators for e in hosts)
+    for e in hosts:
+        op = next(o for o in events if o.get("cat") == "cpu_op" and o["args"]["External id"] == e["args"]["External id"])
+        assert op["ts"] - 1 <= e["ts"] <= op["ts"] + op["dur"] + 1 and op["tid"] == e["tid"]
     names = {e["args"]["name"] for e in events if e.get("ph") == "M" and e["name"] == "process_name" and e["pid"] == 0}
     assert "npu:0" in names
     start, end = min(e["ts"] for e in events if e.get("cat") == "cpu_op"), max(e["ts"] + e["dur"] for e in events if e.get("cat") == "cpu_op")
@@ -65,7 +74,7 @@ def test_cpu_only_profiles_and_repeated_ones():
         x = torch.randn(64, 64, device="npu")
         def rows(prof): return sum(str(e.device_type).endswith(("PrivateUse1", "NPU")) for e in prof.events())
         counts = []
-        for activities in ([ProfilerActivity.CPU], [ProfilerActivity.CPU, ProfilerActivity.NPU], [ProfilerActivity.NPU]):
+        for activities in ([ProfilerActivity.CPU], [ProfilerActivity.CPU, ProfilerActivity.NPU], [ProfilerActivity.NPU], [ProfilerActivity.CPU]):
             with profile(activities=activities) as prof: torch.exp(x); torch.npu.synchronize()
             counts.append(rows(prof))
         seen = []
@@ -74,4 +83,4 @@ def test_cpu_only_profiles_and_repeated_ones():
             for _ in range(6): torch.exp(x); prof.step()
         print(counts, seen)
     """
-    assert good(code, **ENV).splitlines()[-1] == "[0, 1, 1] [2]"
+    assert good(code, **ENV).splitlines()[-1] == "[0, 1, 1, 0] [2]"

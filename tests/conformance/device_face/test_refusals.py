@@ -50,6 +50,11 @@ CASES = {
     "npudist": ("dist.init_process_group('npudist', rank=0, world_size=1, store=dist.HashStore())", ["npu", "npudist", "gloo"]),
     "npudist beside gloo": ("dist.init_process_group('cpu:gloo,npu:npudist', rank=0, world_size=1, store=dist.HashStore())", ["npu", "npudist"]),
     "a group for an npu": ("dist.init_process_group(device_id=torch.device(D), rank=0, world_size=1, store=dist.HashStore())", ["npu", "npudist"]),
+    # several devices at once
+    "data parallel": ("torch.nn.DataParallel(torch.nn.Linear(4, 4), device_ids=[0, 1])", ["DataParallel", "npu", "device_ids=[0]"]),
+    "data parallel function": ("torch.nn.parallel.data_parallel(torch.nn.Linear(4, 4).to(D), x, [0, 1])", ["DataParallel", "npu", "device_ids=[0]"]),
+    "scatter": ("torch.nn.parallel.scatter(x, [0])", ["scatter", "npu", ".to(device)"]),
+    "replicate": ("torch.nn.parallel.replicate(torch.nn.Linear(4, 4).to(D), [0, 0])", ["broadcast", "npu"]),
     # devices
     "two devices": ("x + torch.ones(4, 4)", ["npu:0", "cpu"]),
     "wrong generator": ("torch.rand(3, device=D, generator=torch.Generator())", ["npu", "cpu"]),

@@ -58,7 +58,7 @@ TEST_CASE("each mistake in a rule file is named with line and column") {
       {"{\"version\":1,\"rules\":[\n{\"op\":\"aten::mm\",\"forbid\":\"opencl.conv.*\"}]}",
        "r.json:2:27: opencl.conv.wide runs conv operators; aten::mm is in family gemm"},
       {"{\"version\":1,\"rules\":[\n{\"op\":\"aten::*pool2d*\",\"prefer\":\"opencl.gemm.wide\"}]}",
-       "r.json:2:33: opencl.gemm.wide runs gemm operators; aten::*pool2d* is in family pool, resample; did you mean opencl.pool.wide?"},
+       "r.json:2:33: opencl.gemm.wide runs gemm operators; aten::*pool2d* is in family pool, resample, composed; did you mean opencl.pool.wide?"},
       {when("\"batchh\":1"), "r.json:2:26: unknown field 'batchh'; did you mean batch?"},
       {when("\"frobnicate\":1"), "r.json:2:26: unknown field 'frobnicate'; `flagos explain --fields` lists them"},
       {when("\"groups\":1"), "r.json:2:26: aten::mm (family gemm) has no operand 'groups'; its operands are m n k batch bias"},
