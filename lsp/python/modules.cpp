@@ -1,10 +1,11 @@
 #include "lsp/python/modules.h"
 
+#include <algorithm>
 #include <set>
 
 namespace flagos::lsp {
 namespace {
-constexpr size_t kMaxSource = 12u << 20;   // bytes of source text whose trees are kept
+constexpr size_t kMaxSource = 8u << 20;    // bytes of source text whose trees are kept
 }
 
 LoadedModule& ModuleStore::of(const std::shared_ptr<const SourceUnit>& unit) {
@@ -34,6 +35,7 @@ void ModuleStore::closure(LoadedModule& m, std::vector<LoadedModule*>& out, std:
 }
 
 void ModuleStore::clear() {
+  aside_.clear();
   modules_.clear();
   scopes_.clear();
   heap = Heap();
@@ -41,10 +43,15 @@ void ModuleStore::clear() {
 }
 
 void ModuleStore::refresh(Workspace& workspace, const std::string& machine) {
+  aside_.clear();
   if (machine != machine_ || source_bytes_ > kMaxSource) { clear(); machine_ = machine; return; }
+  // Modules that were imported and not yet used stay, as long as there is room: without them all that import them would
+  // have to run again.
+  const bool much = source_bytes_ > kMaxSource / 2;
   std::vector<const SourceUnit*> stale;
   for (const auto& [unit, m] : modules_)
-    if (m->state != LoadedModule::State::done || workspace.file(unit->path).get() != unit) stale.push_back(unit);
+    if (m->state == LoadedModule::State::running || (much && m->state == LoadedModule::State::idle) || workspace.file(unit->path).get() != unit)
+      stale.push_back(unit);
   if (!stale.empty()) drop(stale);
 }
 
@@ -60,6 +67,7 @@ void ModuleStore::drop(const std::vector<const SourceUnit*>& stale) {
   }
   for (auto it = modules_.begin(); it != modules_.end();) {
     if (!gone.count(it->second.get())) { ++it; continue; }
+    if (std::find(stale.begin(), stale.end(), it->first) == stale.end()) aside_.push_back(it->second->unit);   // run again, not read again
     heap.release(it->second->owner);
     scopes_.erase(it->second->scope);
     source_bytes_ -= it->first->text.size();

@@ -46,6 +46,7 @@ class ModuleStore {
   void drop(const std::vector<const SourceUnit*>& stale);
   std::map<const SourceUnit*, std::unique_ptr<LoadedModule>> modules_;
   std::unordered_map<ObjectId, LoadedModule*> scopes_;
+  std::vector<std::shared_ptr<const SourceUnit>> aside_;   // sound texts of dropped modules, for the analysis that comes
   std::string machine_;
   uint32_t next_owner_ = 1;
   size_t source_bytes_ = 0;

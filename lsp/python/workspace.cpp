@@ -46,6 +46,8 @@ void Workspace::setRoots(std::vector<std::string> roots) {
   for (auto& r : roots) while (r.size() > 1 && r.back() == '/') r.pop_back();
   roots_ = std::move(roots);
   resolved_.clear();
+  walk_.reset();
+  complete_ = false;
   listed_at_ = 0;
 }
 
@@ -74,7 +76,8 @@ std::shared_ptr<const SourceUnit> Workspace::file(const std::string& path) {
     e.checked = turn_;
     if (std::optional<std::string> open = overlay_(path)) {
       if (unit && e.open && unit->text == *open) return unit;
-      unit = makeUnit(path, std::move(*open));
+      const bool lent = lent_.tree && *lent_.path == path && *lent_.text == *open;
+      unit = lent ? makeUnit(path, std::move(*open), *lent_.tree) : makeUnit(path, std::move(*open));
       e.open = true;
       e.unit = unit;
       return unit;

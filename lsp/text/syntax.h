@@ -24,6 +24,7 @@ class SyntaxTree {
   static Result<SyntaxTree> parse(std::string_view text, const SyntaxTree* old = nullptr);
   void edit(std::string_view before, const LineIndex& lines, Span removed, std::string_view inserted);
   TSNode root() const { return ts_tree_root_node(tree_.get()); }
+  bool hasErrors() const { return ts_node_has_error(root()); }
   explicit operator bool() const { return tree_ != nullptr; }
   std::string sexpr() const;
 
