@@ -111,22 +111,29 @@ class Ast {
   Ast() = default;
   Ast(Ast&&) = default;
   Ast& operator=(Ast&&) = default;
-  const Node* root() const { return root_; }
+  // The text is read when something is asked of it first; it must stay where it is. Most modules that a file imports are
+  // never looked into.
+  void readLater(std::string_view text) { text_ = text; pending_ = true; }
+  const Node* root() const { settle(); return root_; }
   Node* add(N kind) {
     Node* n = nodes_.add();
     n->kind = kind;
     return n;
   }
   void setRoot(Node* n) { root_ = n; }
-  size_t size() const { return nodes_.size(); }
-  bool hasErrors() const { return errors_; }
+  size_t size() const { settle(); return nodes_.size(); }
+  bool hasErrors() const { settle(); return errors_; }
   void markError() { errors_ = true; }
-  bool tooDeep() const { return too_deep_; }  // parts nested deeper than the cap were left out
+  bool tooDeep() const { settle(); return too_deep_; }  // parts nested deeper than the cap were left out
   void markTooDeep() { too_deep_ = errors_ = true; }
-  const Nodes& nodes() const { return nodes_; }
+  const Nodes& nodes() const { settle(); return nodes_; }
 
  private:
   Nodes nodes_;
+  void settle() const { if (pending_) const_cast<Ast*>(this)->read(); }
+  void read();
+  std::string_view text_;
+  bool pending_ = false;
   Node* root_ = nullptr;
   bool errors_ = false, too_deep_ = false;
 };

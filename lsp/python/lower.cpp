@@ -32,6 +32,17 @@ Ast lower(std::string_view text, const SyntaxTree& tree) {
   return ast;
 }
 
+void Ast::read() {
+  const std::string_view text = text_;
+  pending_ = false;
+  if (auto tree = SyntaxTree::parse(text)) {
+    *this = lower(text, *tree);
+    return;
+  }
+  setRoot(add(N::module));   // it took too long: a module of which nothing is known
+  markError();
+}
+
 std::string dottedName(const Node* n) {
   if (!n) return {};
   if (n->kind == N::name) return std::string(n->text);

@@ -90,11 +90,16 @@ std::shared_ptr<const SourceUnit> Workspace::file(const std::string& path) {
   if (!st.regular) { cache_.erase(path); return nullptr; }
   if (unit && e.stamp == st.stamp && e.size == st.size) return unit;
   auto read = readFile(path, kMaxSourceBytes);
-  if (!read) { cache_.erase(path); return nullptr; }
+  if (!read || !SyntaxTree::readable(*read)) { cache_.erase(path); return nullptr; }
   e.stamp = st.stamp;
   e.size = st.size;
   e.open = false;
-  unit = makeUnit(path, std::move(*read));
+  auto later = std::make_shared<SourceUnit>();
+  later->path = path;
+  later->text = std::move(*read);
+  later->lines = LineIndex(later->text);
+  later->ast.readLater(later->text);
+  unit = later;
   e.unit = unit;
   return unit;
 }
