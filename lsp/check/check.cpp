@@ -1,3 +1,5 @@
+#include <malloc.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -12,6 +14,8 @@
 namespace flagos::lsp {
 namespace fs = std::filesystem;
 namespace {
+
+constexpr size_t kTrimEvery = 64;   // files
 
 std::vector<std::string> expand(const std::vector<std::string>& paths, std::vector<std::string>& missing) {
   std::vector<std::string> out;
@@ -45,6 +49,21 @@ Result<Notebook> readNotebook(const std::string& text) {
   auto document = parseJson(text, "notebook", {kMaxSourceBytes, 64});
   if (!document) return fail("not a notebook: " + document.error().text(), {}, Exit::broken_input);
   return notebookFromJson(*document);
+}
+
+// Thousands of trees are much memory, and what is printed needs but the text and its lines.
+void slim(Analysis& a) {
+  a.others.clear();
+  a.notes = {};
+  a.ops = {};
+  for (auto& s : a.sites) s.node = nullptr;
+  auto text = std::make_shared<SourceUnit>();
+  if (!a.sites.empty() || !a.findings.empty() || a.predicted) {
+    text->path = a.unit->path;
+    text->text = a.unit->text;
+    text->lines = a.unit->lines;
+  }
+  a.unit = std::move(text);
 }
 
 // Bytes that Python would not take as a program: reading them all the same would end in a confident "0 device sites".
@@ -149,14 +168,13 @@ int runCheck(const CheckOptions& options) {
           for (auto& x : liveFindings(f.analysis, *f.live, *process, analysis)) f.analysis.findings.push_back(std::move(x));
           std::stable_sort(f.analysis.findings.begin(), f.analysis.findings.end(), [](const auto& x, const auto& y) { return x.span.begin < y.span.begin; });
         }
-        // Thousands of trees are much memory: only what is printed needs its own.
-        f.analysis.others.clear();
-        if (f.analysis.sites.empty() && f.analysis.findings.empty() && !f.live) f.analysis.unit.reset();
+        slim(f.analysis);
       }
     }
     skipped += !f.skipped.empty();
     for (const auto& x : f.analysis.findings) error_found = error_found || x.severity == "error";
     files.push_back(std::move(f));
+    if (files.size() % kTrimEvery == 0) ::malloc_trim(0);   // what was freed goes back to the system
   }
   std::string out;
   if (options.sarif) out = dump(reportSarif(files, options), 2) + "\n";

@@ -32,6 +32,7 @@ Json siteJson(const FileReport& f, const Site& s, const LiveSite* live, Encoding
   else if (s.kind == "placement" || s.kind == "move" || s.kind == "copy") bytes = toJson(Metric::missing("B", s.bytes_how.empty() ? "the shape does not follow from literals" : s.bytes_how));
   Json j = {{"call", s.call}, {"kind", s.kind}, {"devices", devices}, {"resolution", s.resolution},
           {"expression", orNull(s.expression)}, {"reason", orNull(s.reason)}, {"bytes", bytes}, {"live", live ? liveJson(*live) : Json()}};
+  if (s.bytes && s.assumed) j["bytes_assumed"] = true;
   addRange(j, f, s.span, encoding);
   return j;
 }

@@ -11,6 +11,7 @@ Json orNull(const std::string& s) { return s.empty() ? Json(nullptr) : Json(s); 
 Json lineJson(const LinePrediction& l) {
   Json j = {{"line", l.line}, {"device", orNull(l.device)}, {"ops", orNull(l.ops)}, {"kernel", orNull(l.kernel)}, {"bound", orNull(l.bound)},
             {"flops", l.flops}, {"bytes", l.bytes}, {"rates", orNull(l.rates)}, {"incomplete", l.seconds ? orNull(l.why_missing) : Json(nullptr)}};
+  j["assumed"] = l.assumed;
   j["seconds"] = l.seconds ? toJson(Metric::of(*l.seconds, "s", "predicted", std::nullopt)) : toJson(Metric::missing("s", l.why_missing));
   j["at_least"] = l.at_least ? toJson(Metric::of(*l.at_least, "s", "predicted", std::nullopt)) : Json(nullptr);
   return j;
@@ -27,6 +28,7 @@ std::vector<DeviceNeed> total(const std::vector<FileReport>& files) {
       it->second.bytes += n.bytes;
       it->second.sites += n.sites;
       it->second.unknown += n.unknown;
+      it->second.assumed = it->second.assumed || n.assumed;
     }
   }
   std::vector<DeviceNeed> out;
@@ -58,7 +60,7 @@ Json memoryJson(const std::vector<FileReport>& files) {
       return v ? toJson(Metric::of(*v, "B", source, std::nullopt)) : toJson(Metric::missing("B", why));
     };
     out.push_back({{"device", n.device}, {"model", orNull(n.name)}, {"needs", toJson(Metric::of(n.bytes, "B", "predicted", std::nullopt))},
-                   {"sites", n.sites}, {"sites_without_size", n.unknown}, {"free", size(n.free, "driver", "no such device is attached")},
+                   {"sites", n.sites}, {"sites_without_size", n.unknown}, {"assumed", n.assumed}, {"free", size(n.free, "driver", "no such device is attached")},
                    {"total", size(n.total, "table", "only the device's name is known")}, {"fits", n.fits ? Json(*n.fits) : Json(nullptr)}, {"why", needText(n)}});
   }
   return out;

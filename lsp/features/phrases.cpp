@@ -1,5 +1,7 @@
 #include "lsp/features/phrases.h"
 
+#include "lsp/predict/predict.h"
+
 #include <cmath>
 #include <cstdio>
 
@@ -42,7 +44,10 @@ std::vector<std::string> originLines(const Site& s) {
 
 std::string bytesText(const Site& s) {
   if (s.kind != "placement" && s.kind != "move" && s.kind != "copy") return {};
-  if (s.bytes) return "needs " + formatBytes(*s.bytes) + (s.bytes_how.empty() ? "" : " (" + s.bytes_how + ")");
+  if (s.bytes) {
+    const std::string how = s.bytes_how + (s.assumed ? std::string(s.bytes_how.empty() ? "" : "; ") + kAssumed : "");
+    return "needs " + formatBytes(*s.bytes) + (how.empty() ? "" : " (" + how + ")");
+  }
   return "bytes unknown: " + (s.bytes_how.empty() ? std::string("the shape does not follow from literals") : s.bytes_how);
 }
 

@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "lsp/python/interp.h"
+#include "lsp/python/name_set.h"
 
 namespace flagos::lsp {
 
-using Names = std::set<std::string, std::less<>>;
+using Names = NameSet;
 
 // A finding of this code with its default severity, on this node.
 Finding findingAt(const char* code, const Node* node, std::string message);

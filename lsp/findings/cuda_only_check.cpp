@@ -6,6 +6,7 @@
 #include <set>
 
 #include "lsp/findings/registry.h"
+#include "lsp/python/name_set.h"
 
 namespace flagos::lsp {
 namespace {
@@ -17,7 +18,7 @@ const std::map<std::string, std::string, std::less<>> kTwins = {
     {"memory_reserved", "memory_reserved"}, {"max_memory_reserved", "max_memory_reserved"},
     {"reset_peak_memory_stats", "reset_peak_memory_stats"}};
 // Work on any machine as they are: they do nothing, or queue up, without CUDA.
-const std::set<std::string, std::less<>> kHarmless = {"manual_seed", "manual_seed_all", "seed", "seed_all"};
+const NameSet kHarmless = {"manual_seed", "manual_seed_all", "seed", "seed_all"};
 
 bool isCudaString(const Node* n) {
   return n && n->kind == N::string && n->text.empty() && (n->value == "cuda" || (n->value.starts_with("cuda:") && isDeviceString(n->value)));

@@ -14,7 +14,7 @@ namespace {
 constexpr double kStarved = 50;   // percent of the last second with work
 
 const Names kReading = {"open", "imread", "read_image", "load", "loadtxt", "read_csv", "read_parquet", "decode_image", "decode_jpeg", "imdecode", "read_video"};
-const Names kFolders = {"ImageFolder", "DatasetFolder", "CocoDetection", "VOCDetection", "VOCSegmentation", "ImageNet", "Cityscapes"};
+const std::set<std::string> kFolders = {"ImageFolder", "DatasetFolder", "CocoDetection", "VOCDetection", "VOCSegmentation", "ImageNet", "Cityscapes"};
 
 bool withoutWorkers(const Node* loader) {
   for (const Node* a : loader->list) if (a->kind == N::dstarred || a->kind == N::starred) return false;

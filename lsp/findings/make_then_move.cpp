@@ -8,7 +8,7 @@
 namespace flagos::lsp {
 namespace {
 
-const std::set<std::string, std::less<>> kRandom = {"torch.rand", "torch.randn", "torch.randint", "torch.randperm", "torch.normal"};
+const NameSet kRandom = {"torch.rand", "torch.randn", "torch.randint", "torch.randperm", "torch.normal"};
 
 // What to write after `device=` for the move, or "" if the move says more than a device.
 std::string deviceText(const SourceUnit& unit, const Node* move, const Args& args) {
@@ -38,8 +38,8 @@ const Node* previous(const Node* s) {
 bool onlySpace(std::string_view s) { return s.find_first_not_of(" \t\r\n") == std::string_view::npos; }
 
 void look(Interp& interp, const CallEvent& e) {
-  static const std::set<std::string, std::less<>> moves = {"Tensor.to", "Tensor.cuda", "Tensor.npu", "Tensor.xpu"};
-  if (moves.find(e.call) == moves.end() || !is(e.receiver, V::tensor) || !e.receiver->made_by || e.node->kind != N::call) return;
+  static const NameSet moves = {"Tensor.to", "Tensor.cuda", "Tensor.npu", "Tensor.xpu"};
+  if (moves.count(e.call) == 0 || !is(e.receiver, V::tensor) || !e.receiver->made_by || e.node->kind != N::call) return;
   const Arg* target = e.args->keyword("$target");
   if (!target) return;
   bool leaves_cpu = false;

@@ -13,7 +13,7 @@ constexpr const char* kSlot = "$optimizer";
 void remember(Interp& interp, const Value& parameters, const CallEvent& e, int depth = 0) {
   if (!parameters || depth > 3) return;
   if (is(parameters, V::iterable) && !parameters->items.empty() && is(parameters->items[0], V::instance)) {
-    auto made = std::make_shared<Val>(*integer(e.node->line));
+    auto made = makeVal(*integer(e.node->line));
     made->node = e.node;
     made->unit = e.unit;
     interp.setState(parameters->items[0]->object, kSlot, made);

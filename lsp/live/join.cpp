@@ -1,6 +1,7 @@
 #include "lsp/live/join.h"
 
 #include <algorithm>
+#include <deque>
 #include <set>
 
 namespace flagos::lsp {

@@ -134,7 +134,7 @@ std::optional<double> layerSize(const std::string& cls, const Args& args) {
       "MSELoss", "NLLLoss", "L1Loss", "BCELoss", "BCEWithLogitsLoss", "SmoothL1Loss", "KLDivLoss", "HuberLoss", "Hardswish", "Mish", "ZeroPad2d"};
   if (without.count(cls)) return 0.0;
   if (args.unknown_rest) return std::nullopt;
-  if (const Arg* d = args.keyword("dtype"); d && !(is(d->value, V::dtype) && d->value->dtype == DType::float32)) return std::nullopt;
+  if (const Arg* d = args.keyword("dtype"); d && !is(d->value, V::dtype) && !is(d->value, V::none)) return std::nullopt;
   const auto get = [&](size_t i, const char* name) -> std::optional<double> {
     const Arg* a = args.get(i, name);
     const auto n = a ? number(a->value) : std::nullopt;

@@ -20,7 +20,7 @@ struct TensorSize {
 // `name` without "torch." ("zeros"). Dtype is PyTorch's default where none is given.
 TensorSize factorySize(const std::string& name, const Args& args);
 
-// Bytes of the parameters and buffers of a torch.nn layer in float32; 0 for a layer without any; empty if a size is not a
+// Bytes of the parameters and buffers of a torch.nn layer, as if they were float32 whatever `dtype` says; 0 for a layer without any; empty if a size is not a
 // literal or the layer is not known here.
 std::optional<double> layerSize(const std::string& cls, const Args& args);
 

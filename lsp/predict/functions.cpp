@@ -5,6 +5,7 @@
 
 #include "lsp/predict/shapes.h"
 #include "lsp/python/interp.h"
+#include "lsp/python/name_set.h"
 
 namespace flagos::lsp {
 namespace {
@@ -101,7 +102,7 @@ Inferred matmul(const Shape& a, const Shape& b, DType d) {
 
 // The same layer as a function: F.conv2d(x, w, b, stride, ...) with sizes from the weight.
 Inferred asLayer(const std::string& cls, std::vector<std::pair<std::string, Value>> config, const Value& input) {
-  auto c = std::make_shared<Val>();
+  auto c = makeVal();
   c->named = std::move(config);
   return inferLayer(cls, c, input);
 }
@@ -117,8 +118,8 @@ Inferred inferFunction(std::string_view name, const Value& receiver, const Args&
   static const std::map<std::string, std::string, std::less<>> binary = {
       {"+", "aten::add.out"}, {"-", "aten::sub.out"}, {"*", "aten::mul.out"}, {"/", "aten::div.out"}, {"add", "aten::add.out"},
       {"sub", "aten::sub.out"}, {"mul", "aten::mul.out"}, {"div", "aten::div.out"}, {"maximum", "aten::maximum"}, {"minimum", "aten::minimum"}};
-  static const std::set<std::string, std::less<>> compare = {"<", ">", "<=", ">=", "==", "!="};
-  static const std::set<std::string, std::less<>> keeps = {"contiguous", "detach", "requires_grad_", "dropout", "float", "half", "double", "bfloat16",
+  static const NameSet compare = {"<", ">", "<=", ">=", "==", "!="};
+  static const NameSet keeps = {"contiguous", "detach", "requires_grad_", "dropout", "float", "half", "double", "bfloat16",
       "long", "int", "bool", "zero_", "fill_", "normal_", "uniform_", "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "full_like",
       "clamp", "masked_fill"};
   std::vector<Value> tensors;

@@ -20,6 +20,7 @@ std::string needText(const DeviceNeed& n) {
   std::string out = n.device + (n.name.empty() ? "" : " (" + n.name + ")") + ": the lines read place " + (n.unknown ? "at least " : "") + formatBytes(n.bytes);
   const auto room = n.free ? n.free : n.total;
   if (!room) return out + "; how much memory it has is not known" + (n.device == "cpu" ? "" : ": name a model, --devices " + n.device + "=MODEL");
+  if (n.assumed) out += " (" + std::string(kAssumed) + ")";
   out += " of its " + formatBytes(*room) + (n.free ? " free" : "");
   if (!n.fits) out += "; whether that fits is not known: " + std::to_string(n.unknown) + " of " + std::to_string(n.sites) + " sites have no known size";
   else out += *n.fits ? ": fits" : ": does not fit";
@@ -31,6 +32,7 @@ std::string lineText(const LinePrediction& l) {
     return "predicted time unknown: " + l.why_missing + (l.at_least ? "; its memory traffic alone takes " + formatSeconds(*l.at_least) : "");
   std::string out = "predicted " + formatSeconds(*l.seconds) + ", bound by " + (l.bound.empty() ? std::string("unknown") : l.bound) + " (" + l.ops +
                     (l.kernel.empty() ? "" : "; " + l.kernel) + "; rates: " + (l.rates.empty() ? "unknown source" : l.rates) + ")";
+  if (l.assumed) out += "; " + std::string(kAssumed);
   if (!l.why_missing.empty()) out += "; without some calls: " + l.why_missing;
   return out;
 }

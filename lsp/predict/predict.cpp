@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "runtime/kde/catalog/catalog.h"
 #include "runtime/kde/cost.h"
@@ -71,10 +72,13 @@ std::string shortName(const std::string& op) {
 
 void needs(Analysis& a, const Machine& machine, Predicted& out) {
   std::map<std::string, DeviceNeed> by;
+  std::set<std::pair<uint32_t, std::string>> moved;   // a module that is moved to a device twice is there once
   for (const auto& s : a.sites) {
     if (s.resolution != "exact" || (s.kind != "placement" && s.kind != "move") || s.devices[0].device == "meta") continue;
     DeviceNeed& n = by[s.devices[0].device];
     ++n.sites;
+    if (s.object != 0 && !moved.emplace(s.object, s.devices[0].device).second) continue;
+    n.assumed = n.assumed || (s.bytes && s.assumed);
     if (s.bytes) n.bytes += *s.bytes; else ++n.unknown;
   }
   for (auto& [device, n] : by) {
@@ -104,6 +108,7 @@ void predict(Analysis& a, const Machine& machine) {
     l.line = use.line;
     if (!use.device.empty()) l.device = l.device.empty() || l.device == use.device ? use.device : "several";
     const auto detail = machine.details.find(use.device);
+    l.assumed = l.assumed || use.assumed;
     std::string missing = use.why;
     if (missing.empty() && detail == machine.details.end())
       missing = "of " + use.device + " only the name is known; --devices " + use.device + "=MODEL predicts for a model of the fingerprint table";

@@ -8,6 +8,8 @@ namespace flagos::lsp {
 // Fills `analysis.predicted`. Devices without a description get no times ("only the name is known").
 void predict(Analysis& analysis, const Machine& machine);
 
+inline constexpr const char* kAssumed = "with defaults that a caller or the command line may change";
+
 // `fits` from bytes and memory.
 void settleNeed(DeviceNeed& need);
 // "npu:0 (Radeon RX 7900 XTX): the lines read place 17.2 GiB of its 24 GiB: fits. ..."

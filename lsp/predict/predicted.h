@@ -21,6 +21,7 @@ struct OpUse {
   std::string device;                      // "" = not one certain device
   std::string why;                         // why there is no call or no device
   double copied = 0;                       // bytes that cross between host and device
+  bool assumed = false;                    // some size follows from a default that can be changed from outside
   struct Inside { uint32_t function; std::string name; int first_line = 0, line = 0; };
   std::vector<Inside> inside;              // the functions around it, outermost first: byte of the definition, the line that runs
 };
@@ -34,6 +35,7 @@ struct LinePrediction {
   double flops = 0, bytes = 0;             // of the calls whose time is known
   std::string why_missing;                 // no seconds, or: some calls of the line are not in them
   std::string rates;                       // where the device's rates come from
+  bool assumed = false;                    // as in OpUse, of some call
 };
 
 struct FunctionPrediction {
@@ -52,6 +54,7 @@ struct DeviceNeed {
   size_t sites = 0, unknown = 0;           // sites without a size
   std::optional<double> free, total;
   std::optional<bool> fits;                // empty: not known (unknown sizes can only add)
+  bool assumed = false;                    // some size follows from a default that can be changed from outside
 };
 
 struct Predicted {

@@ -9,10 +9,15 @@ namespace {
 constexpr uint64_t kIndexNs = 60'000'000;  // of one analysis, until the import index is complete
 }  // namespace
 
-Analysis analyse(std::shared_ptr<const SourceUnit> unit, Workspace& workspace, const AnalysisOptions& options) {
+Analysis analyse(std::shared_ptr<const SourceUnit> unit, Workspace& workspace, const AnalysisOptions& options, const SyntaxTree* tree) {
   Analysis out;
   out.unit = unit;
   workspace.begin();
+  struct Lending {
+    Workspace& workspace;
+    ~Lending() { workspace.lend(nullptr, nullptr, nullptr); }
+  } lending{workspace};
+  workspace.lend(&unit->path, &unit->text, tree);
   std::string machine = options.machine.known ? "known" : "";
   for (const auto& d : options.machine.devices) machine += " " + d;
   workspace.modules().refresh(workspace, machine);
@@ -23,11 +28,13 @@ Analysis analyse(std::shared_ptr<const SourceUnit> unit, Workspace& workspace, c
     Interp interp(unit, workspace, options);
     listenForFindings(interp);
     interp.run(with_programs);
+    if (interp.abandoned()) { out.abandoned = true; return true; }
     if (!with_programs && interp.hasSites() && interp.hasPrograms()) return false;
     interp.collect(out);
     return true;
   };
   if (!follow(false)) follow(true);
+  if (out.abandoned) return out;
   predict(out, options.machine);
   finishFindings(out, options);
   return out;

@@ -1,5 +1,6 @@
 // The result of device flow analysis of one file: its device sites and findings. Plain data; no tree-sitter, no JSON.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -45,6 +46,8 @@ struct Site {
   std::vector<ResolvedDevice> devices;     // the likeliest first
   std::optional<double> bytes;
   std::string bytes_how;                   // "131,072 float32", or why the bytes are not known
+  bool assumed = false;                    // `bytes` follow from a default that a caller or the command line can change
+  uint32_t object = 0;                     // moves of one module have one number; 0 = not known
   const Node* node = nullptr;
 };
 
@@ -71,6 +74,7 @@ struct Analysis {
   std::vector<std::shared_ptr<const SourceUnit>> others;  // files that were followed
   bool gave_up = false;                    // something was left out: results are what was seen
   std::string gave_up_why;
+  bool abandoned = false;
 };
 
 struct AnalysisOptions {
@@ -79,8 +83,11 @@ struct AnalysisOptions {
   std::map<std::string, std::string> severity;
   size_t max_steps = 200'000;              // evaluated nodes
   uint64_t max_ns = 1'000'000'000;         // an editor must not wait longer for one file
+  // Asked now and then; true ends the analysis at once, and `abandoned` says so: nothing of it may be shown.
+  std::function<bool()> stop;
 };
 
-Analysis analyse(std::shared_ptr<const SourceUnit> unit, Workspace& workspace, const AnalysisOptions& options);
+// `tree` is the unit's, if the caller has it at hand.
+Analysis analyse(std::shared_ptr<const SourceUnit> unit, Workspace& workspace, const AnalysisOptions& options, const SyntaxTree* tree = nullptr);
 
 }  // namespace flagos::lsp

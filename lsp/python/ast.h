@@ -4,11 +4,12 @@
 // span are still found. Views point into the source text, which must outlive the tree.
 #pragma once
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "lsp/python/names.h"
 #include "lsp/text/position.h"
 #include "lsp/text/syntax.h"
 
@@ -70,6 +71,7 @@ struct Node {
   uint32_t begin = 0, end = 0;
   int line = 0;                      // 1-based
   std::string_view text;
+  SlotName name = nullptr;           // of nodes that bind or read a name: `text`, interned
   std::string value;
   Node *a = nullptr, *b = nullptr, *c = nullptr;
   std::vector<Node*> list, list2, decorators;
@@ -77,23 +79,61 @@ struct Node {
   Span span() const { return {begin, end}; }
 };
 
+// Nodes in the order in which they were made, in blocks that never move.
+class Nodes {
+ public:
+  Node* add() {
+    if (size_ % kBlock == 0) blocks_.push_back(std::make_unique<Node[]>(kBlock));
+    return &blocks_.back()[size_++ % kBlock];
+  }
+  size_t size() const { return size_; }
+  class Iterator {
+   public:
+    Iterator(const Nodes* all, size_t at) : all_(all), at_(at) {}
+    const Node& operator*() const { return all_->blocks_[at_ / kBlock][at_ % kBlock]; }
+    Iterator& operator++() { ++at_; return *this; }
+    bool operator!=(const Iterator& o) const { return at_ != o.at_; }
+   private:
+    const Nodes* all_;
+    size_t at_;
+  };
+  Iterator begin() const { return {this, 0}; }
+  Iterator end() const { return {this, size_}; }
+
+ private:
+  static constexpr size_t kBlock = 64;
+  std::vector<std::unique_ptr<Node[]>> blocks_;
+  size_t size_ = 0;
+};
+
 class Ast {
  public:
   Ast() = default;
   Ast(Ast&&) = default;
   Ast& operator=(Ast&&) = default;
-  const Node* root() const { return root_; }
-  Node* add(N kind) { nodes_.emplace_back(); nodes_.back().kind = kind; return &nodes_.back(); }
+  // The text is read when something is asked of it first; it must stay where it is. Most modules that a file imports are
+  // never looked into.
+  void readLater(std::string_view text) { text_ = text; pending_ = true; }
+  const Node* root() const { settle(); return root_; }
+  Node* add(N kind) {
+    Node* n = nodes_.add();
+    n->kind = kind;
+    return n;
+  }
   void setRoot(Node* n) { root_ = n; }
-  size_t size() const { return nodes_.size(); }
-  bool hasErrors() const { return errors_; }
+  size_t size() const { settle(); return nodes_.size(); }
+  bool hasErrors() const { settle(); return errors_; }
   void markError() { errors_ = true; }
-  bool tooDeep() const { return too_deep_; }  // parts nested deeper than the cap were left out
+  bool tooDeep() const { settle(); return too_deep_; }  // parts nested deeper than the cap were left out
   void markTooDeep() { too_deep_ = errors_ = true; }
-  const std::deque<Node>& nodes() const { return nodes_; }
+  const Nodes& nodes() const { settle(); return nodes_; }
 
  private:
-  std::deque<Node> nodes_;
+  Nodes nodes_;
+  void settle() const { if (pending_) const_cast<Ast*>(this)->read(); }
+  void read();
+  std::string_view text_;
+  bool pending_ = false;
   Node* root_ = nullptr;
   bool errors_ = false, too_deep_ = false;
 };

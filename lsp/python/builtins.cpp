@@ -1,6 +1,7 @@
 // Python's own library, as far as devices pass through it.
 #include <cstdlib>
 
+#include "lsp/python/assumed.h"
 #include "lsp/python/interp.h"
 
 namespace flagos::lsp {
@@ -16,7 +17,7 @@ Value Interp::callExternal(const std::string& name, Args& args, const Node* n) {
     const std::string method = name.substr(name.find('.') + 1);
     if (!is(super, V::external)) return super;
     for (const auto& base : super->items[0]->items) {
-      if (const Value m = classAttribute(base, method); is(m, V::function)) return callFunction(m, args, n, super->self);
+      if (const Value m = classAttribute(base, internName(method)); is(m, V::function)) return callFunction(m, args, n, super->self);
     }
     if (is(super->self, V::instance))
       if (auto v = callModuleMethod(super->self, method, args, n)) return *v;
@@ -39,7 +40,7 @@ std::optional<Value> Interp::callBuiltin(const std::string& name, Args& args, co
     return map(first, [&](const Value& v) -> Value {
       if (v->kind == V::integer || v->kind == V::runtime) return v;
       if (v->kind == V::string && !v->text.empty() && v->text.find_first_not_of("0123456789") == std::string::npos)
-        return withOrigin(integer(std::strtoll(v->text.c_str(), nullptr, 10)), v->origin);
+        return assumedIf(v->assumed, withOrigin(integer(std::strtoll(v->text.c_str(), nullptr, 10)), v->origin));
       return v->kind == V::unknown ? v : unknown("an integer that is not known");
     });
   }
@@ -72,7 +73,7 @@ std::optional<Value> Interp::callBuiltin(const std::string& name, Args& args, co
     const ObjectId id = heap_.make();
     if (is(first, V::dict)) { const Slots slots = heap_.at(first->object).slots; for (const auto& [k, v] : slots) heap_.set(id, k, v); }
     for (const auto& a : args.list) if (!a.name.empty()) heap_.set(id, a.name, a.value);
-    auto v = std::make_shared<Val>();
+    auto v = makeVal();
     v->kind = V::dict;
     v->object = id;
     return v;
@@ -80,7 +81,7 @@ std::optional<Value> Interp::callBuiltin(const std::string& name, Args& args, co
   if (name == "getattr") {
     const Value key = args.at(1) ? args.at(1)->value : nullptr;
     if (!first || !is(key, V::string)) return unknown("getattr() with a name that is not known");
-    const Value v = attribute(first, key->text, n);
+    const Value v = attribute(first, internName(key->text), n);
     const Value fallback = args.at(2) ? args.at(2)->value : nullptr;
     if (fallback && isAny(v, V::unknown)) return is(v, V::unknown) ? join(fallback, v) : v;
     return v;
@@ -148,7 +149,7 @@ std::optional<Value> Interp::callBuiltin(const std::string& name, Args& args, co
   if (name == "vars") {
     return map(first ? first : unknown("vars()"), [&](const Value& v) -> Value {
       if (v->kind != V::instance) return unknown("vars() of something that is not followed");
-      auto d = std::make_shared<Val>();
+      auto d = makeVal();
       d->kind = V::dict;
       d->object = v->object;
       return d;
@@ -195,7 +196,7 @@ std::optional<Value> Interp::callLibrary(const std::string& name, Args& args, co
   }
   if (name == "functools.partial") {
     if (!first) return unknown("partial() of nothing");
-    auto v = std::make_shared<Val>();
+    auto v = makeVal();
     v->kind = V::partial;
     v->self = first;
     bool skipped = false;
@@ -215,7 +216,7 @@ std::optional<Value> Interp::callLibrary(const std::string& name, Args& args, co
     if (!first) return unknown("a copy of nothing");
     return map(first, [&](const Value& v) -> Value {
       if (v->kind != V::instance) return v;
-      auto c = std::make_shared<Val>(*v);
+      auto c = makeVal(*v);
       c->object = heap_.make();
       const Slots original = heap_.at(v->object).slots;
       heap_.at(c->object).cls = heap_.at(v->object).cls;
@@ -226,7 +227,7 @@ std::optional<Value> Interp::callLibrary(const std::string& name, Args& args, co
     });
   }
   if (name == "argparse.ArgumentParser" || name == "argparse.Namespace" || name == "types.SimpleNamespace") {
-    auto v = std::make_shared<Val>();
+    auto v = makeVal();
     v->kind = V::instance;
     v->object = heap_.make();
     heap_.at(v->object).cls = external(name);
@@ -243,7 +244,7 @@ std::optional<Value> Interp::callParser(const Value& parser, const std::string& 
   if (method == "add_argument_group" || method == "add_mutually_exclusive_group" || method == "add_subparsers" || method == "add_parser")
     return parser;
   if (method == "parse_args" || method == "parse_known_args" || method == "parse_intermixed_args") {
-    auto ns = std::make_shared<Val>();
+    auto ns = makeVal();
     ns->kind = V::instance;
     ns->object = heap_.make();
     heap_.at(ns->object).cls = external("argparse.Namespace");
@@ -254,7 +255,7 @@ std::optional<Value> Interp::callParser(const Value& parser, const std::string& 
   }
   if (method == "set_defaults") {
     for (const auto& a : args.list)
-      if (!a.name.empty()) heap_.set(parser->object, a.name, rename(a.value, "default of --" + a.name, n->line));
+      if (!a.name.empty()) heap_.set(parser->object, a.name, assumedIf(true, rename(a.value, "default of --" + a.name, n->line)));
     return none();
   }
   if (method != "add_argument") return none();
@@ -286,7 +287,7 @@ std::optional<Value> Interp::callParser(const Value& parser, const std::string& 
     const Value given = runtimeValue("<" + flag + ">", here(n, "argument " + flag + " of the command line"));
     value = value ? join(value, given) : given;
   }
-  heap_.set(parser->object, dest, value);
+  heap_.set(parser->object, dest, assumedIf(true, value));
   if (d) {
     bool names_device = false;
     forEach(d->value, [&](const Value& v) { names_device = names_device || (v->kind == V::string && isDeviceString(v->text)) || v->kind == V::device; });
@@ -327,7 +328,7 @@ std::optional<Value> Interp::callDict(const Value& dict, const std::string& meth
     const ObjectId id = heap_.make();
     const Slots slots = heap_.at(dict->object).slots;
     for (const auto& [k, v] : slots) heap_.set(id, k, v);
-    auto v = std::make_shared<Val>();
+    auto v = makeVal();
     v->kind = V::dict;
     v->object = id;
     return v;

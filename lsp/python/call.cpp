@@ -1,6 +1,7 @@
 // Functions, classes, and the code that nobody calls.
 #include <algorithm>
 
+#include "lsp/python/assumed.h"
 #include "lsp/python/interp.h"
 
 namespace flagos::lsp {
@@ -58,10 +59,13 @@ Value Interp::evalCall(const Node* n) {
   if (!n->a) return unknown("a call without a function");
   if (n->a->kind == N::attribute) {
     const Value base = eval(n->a->a);
-    const Args args = evalArgs(n);
-    const std::string name(n->a->text);
+    Args args = evalArgs(n);
+    const std::string& name = *n->a->name;
+    const bool one = !is(base, V::union_);
     return map(base, [&](const Value& b) -> Value {
-      Args mine = args;
+      Args own;
+      if (!one) own = args;   // a callee may add to what it gets
+      Args& mine = one ? args : own;
       if (b->kind == V::unknown || b->kind == V::runtime) {
         if (b->kind == V::runtime) if (auto v = callText(b, name, mine, n)) return *v;
         if (auto v = callOnUnknown(b, name, mine, n)) return *v;
@@ -73,7 +77,7 @@ Value Interp::evalCall(const Node* n) {
       if (b->kind == V::external && b->text != "$super") {
         if (auto v = externalAttribute(b->text + "." + name); v && (*v)->kind != V::external) return *v;
       }
-      return callOne(attributeOf(b, name, n->a), mine, n);
+      return callOne(attributeOf(b, n->a->name, n->a), mine, n);
     });
   }
   const Value callee = eval(n->a);
@@ -81,6 +85,7 @@ Value Interp::evalCall(const Node* n) {
 }
 
 Value Interp::call(const Value& callee, Args args, const Node* n) {
+  if (callee && !is(callee, V::union_)) return callOne(callee, args, n);
   return map(callee, [&](const Value& c) {
     Args mine = args;
     return callOne(c, mine, n);
@@ -128,7 +133,7 @@ Value Interp::callBound(const Value& m, Args& args, const Node* n) {
   return unknown("`" + textOf(n, 40) + "` is not followed");
 }
 
-Value Interp::callFunction(const Value& fn, Args args, const Node* n, const Value& self) {
+Value Interp::callFunction(const Value& fn, const Args& args, const Node* n, const Value& self) {
   const Node* def = fn->node;
   int same_def = 0;
   for (const Frame* f : frames_) same_def += f->def == def;
@@ -151,54 +156,55 @@ Value Interp::callFunction(const Value& fn, Args args, const Node* n, const Valu
   f.statement = def;
 
   // Bind the parameters.
-  std::vector<Value> rest;
-  std::set<std::string> used;
+  std::vector<SlotName> used;
   size_t position = 0;
   const size_t given = args.positional();
   bool self_bound = self == nullptr;
   const int line = frame().statement ? frame().statement->line : 0;
-  const auto fname = def->kind == N::lambda ? std::string("a lambda") : "`" + std::string(def->text) + "()`";
+  const auto fname = [&] { return def->kind == N::lambda ? std::string("a lambda") : "`" + std::string(def->text) + "()`"; };
   bool keyword_only = false;
   for (const Node* p : def->list2) {
-    const std::string name(p->text);
+    const std::string& name = *p->name;
     if (p->value == "*") {
       keyword_only = true;
       if (name.empty()) continue;
       std::vector<Value> items;
       while (position < given) items.push_back(args.at(position++)->value);
-      heap_.set(f.scope, name, args.unknown_rest ? iterableOf(unknown("an argument that is not followed")) : tuple(items));
+      heap_.set(f.scope, p->name, args.unknown_rest ? iterableOf(unknown("an argument that is not followed")) : tuple(items));
       continue;
     }
     if (p->value == "**") {
       const ObjectId id = heap_.make();
-      for (const auto& a : args.list) if (!a.name.empty() && !used.count(a.name)) heap_.set(id, a.name, a.value);
+      for (const auto& a : args.list)
+        if (!a.name.empty() && std::none_of(used.begin(), used.end(), [&](SlotName u) { return *u == a.name; })) heap_.set(id, a.name, a.value);
       if (args.unknown_rest) heap_.set(id, "$any", unknown("an argument that is not followed"));
-      auto v = std::make_shared<Val>();
+      auto v = makeVal();
       v->kind = V::dict;
       v->object = id;
-      heap_.set(f.scope, name, v);
+      heap_.set(f.scope, p->name, v);
       continue;
     }
     if (!self_bound) {
       self_bound = true;
-      heap_.set(f.scope, name, self);
+      heap_.set(f.scope, p->name, self);
       continue;
     }
     Value v;
     if (const Arg* a = args.keyword(name)) {
       v = a->value;
-      used.insert(name);
+      used.push_back(p->name);
     } else if (!keyword_only && position < given) {
       v = args.at(position++)->value;
     } else if (args.unknown_rest) {
-      v = unknown("`" + name + "` of " + fname + " may come from *args or **kwargs that are not followed");
+      v = unknown("`" + name + "` of " + fname() + " may come from *args or **kwargs that are not followed");
     } else {
-      for (const auto& [k, d] : fn->named) if (k == name) { heap_.set(f.scope, name, d); v = nullptr; used.insert("=" + name); }
-      if (used.count("=" + name)) continue;
-      v = unknown("`" + name + "` of " + fname + " gets no value here");
+      bool defaulted = false;
+      for (const auto& [k, d] : fn->named) if (k == name) { heap_.set(f.scope, p->name, assumedIf(!n && uncalled_, d)); defaulted = true; }
+      if (defaulted) continue;
+      v = unknown("`" + name + "` of " + fname() + " gets no value here");
     }
-    if (n) v = rename(v, "argument `" + name + "` of " + fname, line);
-    heap_.set(f.scope, name, v);
+    if (n) v = rename(v, line, [&] { return "argument `" + name + "` of " + fname(); });
+    heap_.set(f.scope, p->name, v);
   }
 
   frames_.push_back(&f);
@@ -211,8 +217,8 @@ Value Interp::callFunction(const Value& fn, Args args, const Node* n, const Valu
   }
   frames_.pop_back();
   no_grad_ = grad;
-  if (!f.dead) {
-    if (def->kind != N::lambda && f.exits.size() != 0) f.returns.push_back(none());
+  if (!f.dead && !f.exits.empty()) {
+    if (!f.at_end) f.returns.push_back(none());
     f.exits.push_back(heap_.since(f.mark));
   }
   if (f.exits.size() > 1 || f.dead) {
@@ -225,7 +231,7 @@ Value Interp::callFunction(const Value& fn, Args args, const Node* n, const Valu
 }
 
 Value Interp::definition(const Node* n) {
-  auto v = std::make_shared<Val>();
+  auto v = makeVal();
   v->kind = V::function;
   v->node = n;
   v->unit = frame().unit;
@@ -251,7 +257,7 @@ Value Interp::definition(const Node* n) {
 
 Value Interp::classDefinition(const Node* n) {
   for (const Node* d : n->decorators) eval(d);
-  auto v = std::make_shared<Val>();
+  auto v = makeVal();
   v->kind = V::class_;
   v->node = n;
   v->unit = frame().unit;
@@ -269,22 +275,22 @@ Value Interp::classDefinition(const Node* n) {
   const Value cls = v;
   for (size_t i = functions; i < functions_.size(); ++i) {
     if (functions_[i]->object != cls->object) continue;
-    auto method = std::make_shared<Val>(*functions_[i]);
+    auto method = makeVal(*functions_[i]);
     method->object = around;
     method->items = {cls};
-    const std::string name(method->node->text);
+    const SlotName name = method->node->name;
     if (const Value held = heap_.get(cls->object, name); held == functions_[i]) heap_.set(cls->object, name, method);
     functions_[i] = method;
   }
   for (const Node* s : n->list) {  // a field with a device in it is a source
     if (s->kind != N::assign || !s->a || s->a->kind != N::name || !s->b || s->b->kind != N::string) continue;
-    sourceOfDefault(s->b, heap_.get(cls->object, std::string(s->a->text)), std::string(s->a->text));
+    sourceOfDefault(s->b, heap_.get(cls->object, s->a->name), std::string(s->a->text));
   }
   classes_.push_back(cls);
   return cls;
 }
 
-Value Interp::classAttribute(const Value& cls, const std::string& name, Value* owner) {
+Value Interp::classAttribute(const Value& cls, SlotName name, Value* owner) {
   if (!is(cls, V::class_)) return nullptr;
   if (const Value v = resolved(heap_.get(cls->object, name))) {
     if (owner) *owner = cls;
@@ -304,8 +310,8 @@ bool Interp::derivesFrom(const Value& cls, const std::function<bool(const std::s
   return false;
 }
 
-Value Interp::instantiate(const Value& cls, Args args, const Node* n) {
-  auto v = std::make_shared<Val>();
+Value Interp::instantiate(const Value& cls, const Args& args, const Node* n) {
+  auto v = makeVal();
   v->kind = V::instance;
   v->object = heap_.make();
   v->node = cls->node;
@@ -314,7 +320,7 @@ Value Interp::instantiate(const Value& cls, Args args, const Node* n) {
   const Value self = v;
   auto& known = instances_[cls->node];
   if (known.size() < 4) known.push_back(self);
-  if (const Value init = classAttribute(cls, "__init__"); is(init, V::function)) {
+  if (const Value init = classAttribute(cls, internName("__init__")); is(init, V::function)) {
     callFunction(init, args, n, self);
     return self;
   }
@@ -334,19 +340,19 @@ Value Interp::instantiate(const Value& cls, Args args, const Node* n) {
     const Arg* a = args.keyword(name);
     if (!a) a = args.at(position++);
     if (a) {
-      heap_.set(self->object, name, rename(a->value, "argument `" + name + "` of `" + std::string(cls->node->text) + "()`", line));
-    } else if (const Value d = classAttribute(cls, name)) {
-      heap_.set(self->object, name, d);
+      heap_.set(self->object, field->a->name, rename(a->value, "argument `" + name + "` of `" + std::string(cls->node->text) + "()`", line));
+    } else if (const Value d = classAttribute(cls, field->a->name)) {
+      heap_.set(self->object, field->a->name, d);
     }
   }
-  if (const Value post = classAttribute(cls, "__post_init__"); is(post, V::function)) callFunction(post, {}, n, self);
+  if (const Value post = classAttribute(cls, internName("__post_init__")); is(post, V::function)) callFunction(post, {}, n, self);
   return self;
 }
 
 Value Interp::callInstance(const Value& instance, Args& args, const Node* n) {
   const Value& cls = heap_.at(instance->object).cls;
   for (const char* name : {"__call__", "forward"}) {
-    const Value m = classAttribute(cls, name);
+    const Value m = classAttribute(cls, internName(name));
     if (is(m, V::function) && (name[0] == '_' || isModule(instance))) {
       emit(n, "Module.__call__", instance, args);
       return callFunction(m, args, n, instance);
@@ -374,7 +380,7 @@ Value Interp::callInstance(const Value& instance, Args& args, const Node* n) {
 Value Interp::superValue() {
   for (auto it = frames_.rbegin(); it != frames_.rend(); ++it) {
     if (!(*it)->self || !(*it)->defining_class) continue;
-    auto v = std::make_shared<Val>();
+    auto v = makeVal();
     v->kind = V::external;
     v->text = "$super";
     v->self = (*it)->self;
@@ -399,7 +405,7 @@ void Interp::runUncalled() {
       } else {
         if (instances_[cls->node].empty()) {
           Args none_given;
-          if (const Value init = classAttribute(cls, "__init__"); is(init, V::function)) none_given.unknown_rest = false;
+          if (const Value init = classAttribute(cls, internName("__init__")); is(init, V::function)) none_given.unknown_rest = false;
           instantiate(cls, none_given, nullptr);
         }
         selves = instances_[cls->node];

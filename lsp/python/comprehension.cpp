@@ -5,10 +5,10 @@ namespace flagos::lsp {
 
 Value Interp::evalComp(const Node* n) {
   const ObjectId scope = frame().scope;
-  std::vector<std::pair<std::string, Value>> saved;
+  std::vector<std::pair<SlotName, Value>> saved;
   const std::function<void(const Node*)> save = [&](const Node* t) {
     if (!t) return;
-    if (t->kind == N::name) saved.emplace_back(std::string(t->text), heap_.get(scope, std::string(t->text)));
+    if (t->kind == N::name) saved.emplace_back(t->name, heap_.get(scope, t->name));
     for (const Node* c : t->list) save(c);
   };
   std::vector<Value> results;
@@ -49,7 +49,7 @@ Value Interp::evalComp(const Node* n) {
       if (is(keys[i], V::string)) heap_.set(id, keys[i]->text, results[i]);
       else heap_.set(id, "$any", join(heap_.get(id, "$any"), results[i]));
     }
-    auto v = std::make_shared<Val>();
+    auto v = makeVal();
     v->kind = V::dict;
     v->object = id;
     return v;

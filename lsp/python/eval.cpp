@@ -1,6 +1,8 @@
 // Expressions.
 #include <cstdlib>
+#include <unordered_set>
 
+#include "lsp/python/assumed.h"
 #include "lsp/python/interp.h"
 #include "runtime/base/clock.h"
 
@@ -18,7 +20,10 @@ struct Depth {
 bool Interp::spent() {
   if (gave_up_) return true;
   if (deadline_ == 0) deadline_ = nowNs() + options_.max_ns;
-  return ++steps_ > options_.max_steps || (steps_ % 64 == 0 && nowNs() > deadline_);
+  if (++steps_ > options_.max_steps) return true;
+  if (steps_ % 64 != 0) return false;
+  if (options_.stop && options_.stop()) gave_up_ = abandoned_ = true;
+  return abandoned_ || nowNs() > deadline_;
 }
 
 Value Interp::eval(const Node* n) {
@@ -41,7 +46,7 @@ Value Interp::evalInner(const Node* n) {
       return integer(std::strtoll(digits.c_str(), nullptr, 0));
     }
     case N::real: {
-      auto v = std::make_shared<Val>();
+      auto v = makeVal();
       v->kind = V::real;
       v->real = std::strtod(std::string(n->text).c_str(), nullptr);
       return v;
@@ -50,7 +55,7 @@ Value Interp::evalInner(const Node* n) {
     case N::true_: return boolean(true);
     case N::false_: return boolean(false);
     case N::none: return none();
-    case N::attribute: return attribute(eval(n->a), n->text, n);
+    case N::attribute: return attribute(eval(n->a), n->name, n);
     case N::subscript: return evalSubscript(n);
     case N::call: return evalCall(n);
     case N::binary: return evalBinary(n);
@@ -81,7 +86,7 @@ Value Interp::evalInner(const Node* n) {
       return map(v, [&](const Value& x) -> Value {
         if (x->kind == V::integer) return integer(n->text == "-" ? -x->number : n->text == "~" ? ~x->number : x->number);
         if (x->kind == V::tensor) {
-          auto t = std::make_shared<Val>(*x);
+          auto t = makeVal(*x);
           t->made_by = nullptr;
           if (t->text != "?") t->text.clear();
           return withTraits(shaped(t, x, {}, "unary", n), x, {}, "unary");
@@ -90,7 +95,7 @@ Value Interp::evalInner(const Node* n) {
       });
     }
     case N::lambda: {
-      auto v = std::make_shared<Val>();
+      auto v = makeVal();
       v->kind = V::function;
       v->node = n;
       v->unit = frame().unit;
@@ -125,7 +130,7 @@ Value Interp::evalInner(const Node* n) {
         if (is(key, V::string)) heap_.set(id, key->text, value);
         else heap_.set(id, "$any", join(heap_.get(id, "$any"), value));
       }
-      auto v = std::make_shared<Val>();
+      auto v = makeVal();
       v->kind = V::dict;
       v->object = id;
       return v;
@@ -153,26 +158,26 @@ Value Interp::evalInner(const Node* n) {
   }
 }
 
-Value Interp::lookup(std::string_view name) {
-  const std::string key(name);
+Value Interp::lookup(SlotName name) {
+  static const SlotName star_name = internName("$star");
   Value star;
   for (ObjectId s = frame().scope; s; s = heap_.at(s).parent) {
-    if (Value v = heap_.get(s, key)) return is(v, V::forward) ? resolved(std::move(v)) : v;
-    if (!star) star = heap_.get(s, "$star");
+    if (const Value& v = heap_.get(s, name)) return is(v, V::forward) ? resolved(v) : v;
+    if (!star) star = heap_.get(s, star_name);
   }
-  static const std::set<std::string> builtins = {
+  static const std::unordered_set<std::string_view> builtins = {
       "print", "len", "range", "int", "float", "str", "bool", "list", "tuple", "dict", "set", "iter", "next", "getattr",
       "setattr", "hasattr", "isinstance", "super", "min", "max", "sum", "abs", "sorted", "map", "filter", "zip",
       "enumerate", "open", "vars", "property", "staticmethod", "classmethod", "object", "type", "any", "all", "round",
       "Exception", "ValueError", "RuntimeError", "id", "repr", "input", "reversed", "callable", "format", "divmod",
       "frozenset", "bytes", "complex", "hash", "issubclass", "locals", "globals", "NotImplementedError", "KeyError"};
-  if (builtins.count(key)) return external("builtins." + key);
+  if (builtins.count(*name)) return external("builtins." + *name);
   if (star) return attribute(star, name, nullptr);
   return nullptr;
 }
 
 Value Interp::evalName(const Node* n) {
-  if (const Value v = lookup(n->text)) return v;
+  if (Value v = lookup(n->name)) return v;
   return unknown("`" + std::string(n->text) + "` is not assigned in what was read");
 }
 
@@ -237,7 +242,7 @@ Value Interp::evalCompare(const Node* n) {
   if (isAny(v[0], V::tensor) || isAny(v[1], V::tensor)) {
     if (n->text != "is" && n->text != "in" && n->text != "is not" && n->text != "not in") {
       return map(binaryOn(n, v[0], v[1]), [](const Value& t) -> Value {
-        auto mask = std::make_shared<Val>(*t);
+        auto mask = makeVal(*t);
         mask->dtype = DType::bool_;
         mask->graph = false;
         return mask;
@@ -333,7 +338,7 @@ Value Interp::binaryOn(const Node* n, const Value& a, const Value& b) {
     else if (text.starts_with("//") && y > 0 && x >= 0) out = integer(x / y);
     else if (text.starts_with("%") && y > 0 && x >= 0) out = integer(x % y);
     else if (text.starts_with("<<") && y >= 0 && y < 40 && x >= 0 && x < (1 << 20)) out = integer(x << y);
-    if (out) return a->origin.unit ? withOrigin(out, a->origin) : out;
+    if (out) return assumedIf(a->assumed || b->assumed, a->origin.unit ? withOrigin(out, a->origin) : out);
     return unknown("arithmetic that is not followed");
   }
   if (a->kind == V::runtime && (b->kind == V::integer || b->kind == V::runtime)) {
@@ -356,7 +361,7 @@ Value Interp::binaryOn(const Node* n, const Value& a, const Value& b) {
       const Slots slots = heap_.at(object).slots;
       for (const auto& [k, v] : slots) if (v) heap_.set(id, k, v);
     }
-    auto v = std::make_shared<Val>();
+    auto v = makeVal();
     v->kind = V::dict;
     v->object = id;
     return v;
@@ -371,7 +376,7 @@ Value Interp::elementOf(const Value& v) {
       case V::tuple: case V::list: return x->items.empty() ? unknown("an empty sequence") : joinAll(x->items);
       case V::iterable: return x->self;
       case V::tensor: {
-        auto part = std::make_shared<Val>(*tensorOn(x->device));
+        auto part = makeVal(*tensorOn(x->device));
         part->dtype = x->dtype;
         part->graph = x->graph || (x->text == "parameter" && no_grad_ == 0);
         if (x->shape && !x->shape->empty()) part->shape.emplace(x->shape->begin() + 1, x->shape->end());
@@ -386,7 +391,7 @@ Value Interp::elementOf(const Value& v) {
       case V::instance: {
         if (const Value e = heap_.get(x->object, "$element")) return e;
         for (const char* method : {"__iter__", "__getitem__"}) {
-          const Value m = attribute(x, method, nullptr);
+          const Value m = attribute(x, internName(method), nullptr);
           if (!is(m, V::bound) || m->items.empty()) continue;
           Args args;
           if (method[2] == 'g') args.list.push_back({"", unknown("an index"), nullptr});
@@ -450,7 +455,7 @@ Value Interp::evalSubscript(const Node* n) {
         if (b->text == "os.environ") return environment(key, nullptr, n);
         return unknown("`" + textOf(n) + "` comes from outside the workspace");
       case V::instance: {
-        const Value m = attribute(b, "__getitem__", n);
+        const Value m = attribute(b, internName("__getitem__"), n);
         if (is(m, V::bound) && !m->items.empty()) return call(m, index, n);
         if (const Value items = heap_.get(b->object, "$items")) {
           if (is(key, V::integer) && !items->items.empty()) {
@@ -465,7 +470,7 @@ Value Interp::evalSubscript(const Node* n) {
       case V::unknown: {
         const Value part = unknown("`" + textOf(n) + "`: " + b->text);
         if (!b->loader) return part;
-        auto of_loader = std::make_shared<Val>(*part);
+        auto of_loader = makeVal(*part);
         of_loader->loader = b->loader;
         return of_loader;
       }
@@ -474,14 +479,14 @@ Value Interp::evalSubscript(const Node* n) {
   });
 }
 
-Value Interp::attribute(const Value& base, std::string_view name, const Node* n) {
+Value Interp::attribute(const Value& base, SlotName name, const Node* n) {
   return map(base, [&](const Value& b) { return attributeOf(b, name, n); });
 }
 
-Value Interp::attributeOf(const Value& b, std::string_view name, const Node* n) {
-  const std::string slot(name);
+Value Interp::attributeOf(const Value& b, SlotName name, const Node* n) {
+  const std::string& slot = *name;
   const auto method = [&] {
-    auto v = std::make_shared<Val>();
+    auto v = makeVal();
     v->kind = V::bound;
     v->self = b;
     v->text = slot;
@@ -498,7 +503,7 @@ Value Interp::attributeOf(const Value& b, std::string_view name, const Node* n) 
       if (const Value v = moduleSlot(b, slot)) return v;
       if (b->unit && b->unit->path.ends_with("__init__.py"))
         if (auto inner = workspace_.import(b->unit->path, "." + slot)) {
-          auto m = std::make_shared<Val>(*b);
+          auto m = makeVal(*b);
           m->text = b->text + "." + slot;
           m->unit = inner.get();
           m->object = moduleScope(inner);
@@ -506,7 +511,7 @@ Value Interp::attributeOf(const Value& b, std::string_view name, const Node* n) 
         }
       return unknown("`" + slot + "` is not in " + b->text);
     }
-    case V::tensor: return tensorAttribute(b, name);
+    case V::tensor: return tensorAttribute(b, slot);
     case V::device:
       if (slot == "type") return string(std::string(deviceType(b->text)), b->origin);
       if (slot == "index") {
@@ -516,9 +521,9 @@ Value Interp::attributeOf(const Value& b, std::string_view name, const Node* n) 
       return method();
     case V::class_: {
       Value owner;
-      if (const Value v = classAttribute(b, slot, &owner)) {
+      if (const Value v = classAttribute(b, name, &owner)) {
         if (v->kind != V::function || v->text != "classmethod") return v;
-        auto m = std::make_shared<Val>();
+        auto m = makeVal();
         m->kind = V::bound;
         m->self = b;
         m->text = slot;
@@ -526,8 +531,8 @@ Value Interp::attributeOf(const Value& b, std::string_view name, const Node* n) 
         return m;
       }
       if (slot == "apply" && derivesFrom(b, [](const std::string& base) { return base == "torch.autograd.Function" || base == "torch.autograd.function.Function"; })) {
-        if (const Value forward = classAttribute(b, "forward"); is(forward, V::function)) {  // apply(...) calls forward(ctx, ...)
-          auto p = std::make_shared<Val>();
+        if (const Value forward = classAttribute(b, internName("forward")); is(forward, V::function)) {  // apply(...) calls forward(ctx, ...)
+          auto p = makeVal();
           p->kind = V::partial;
           p->self = forward;
           p->items = {unknown("the context of an autograd function")};
@@ -537,13 +542,13 @@ Value Interp::attributeOf(const Value& b, std::string_view name, const Node* n) 
       return unknown("`" + slot + "` is not in class " + std::string(b->node ? b->node->text : ""));
     }
     case V::instance: {
-      if (const Value v = heap_.get(b->object, slot)) return v;
+      if (const Value& v = heap_.get(b->object, name)) return v;
       Value owner;
       const Value& cls = heap_.at(b->object).cls;
-      if (const Value v = classAttribute(cls, slot, &owner)) {
+      if (const Value v = classAttribute(cls, name, &owner)) {
         if (v->kind != V::function || v->node->kind != N::def) return v;
         if (v->text == "property") return callFunction(v, {}, n ? n : v->node, b);
-        auto m = std::make_shared<Val>();
+        auto m = makeVal();
         m->kind = V::bound;
         m->self = v->text == "classmethod" ? owner : v->text == "staticmethod" ? nullptr : b;
         m->text = slot;

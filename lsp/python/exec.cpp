@@ -1,4 +1,6 @@
 // Statements.
+#include <algorithm>
+
 #include "lsp/python/interp.h"
 
 namespace flagos::lsp {
@@ -51,25 +53,24 @@ void Interp::branch(const std::vector<std::function<void()>>& paths) {
   heap_.merge(live);
 }
 
-void Interp::bindName(std::string_view name, Value v) {
+void Interp::bindName(SlotName name, Value v) {
   Frame& f = frame();
-  const std::string key(name);
-  if (f.globals.count(key)) {
+  if (std::find(f.globals.begin(), f.globals.end(), name) != f.globals.end()) {
     // global and nonlocal: the nearest enclosing scope that has the name, else the module's.
     for (ObjectId s = heap_.at(f.scope).parent; s; s = heap_.at(s).parent) {
-      if (heap_.get(s, key) || heap_.at(s).parent == 0) { heap_.set(s, key, std::move(v)); return; }
+      if (heap_.get(s, name) || heap_.at(s).parent == 0) { heap_.set(s, name, std::move(v)); return; }
     }
   }
-  heap_.set(f.scope, key, std::move(v));
+  heap_.set(f.scope, name, std::move(v));
 }
 
 void Interp::assign(const Node* target, Value v, const Node* statement) {
   if (!target) return;
   switch (target->kind) {
-    case N::name: bindName(target->text, boundTo(v, target->text, statement)); break;
+    case N::name: bindName(target->name, boundTo(v, target->text, statement)); break;
     case N::attribute: {
       const Value base = eval(target->a);
-      const std::string slot(target->text);
+      const SlotName slot = target->name;
       const Value bound = boundTo(v, textOf(target), statement);
       size_t owners = 0;
       forEach(base, [&](const Value& b) { owners += b->kind == V::instance || b->kind == V::class_ || b->kind == V::module; });
@@ -147,6 +148,7 @@ void Interp::exec(const Node* n) {
     case N::return_: {
       Frame& f = frame();
       f.returns.push_back(n->a ? eval(n->a) : none());
+      if (f.def && n->parent == f.def && n == f.def->list.back()) { f.at_end = true; break; }   // what is left behind is what is there
       f.exits.push_back(heap_.since(f.mark));
       f.dead = true;
       break;
@@ -157,7 +159,7 @@ void Interp::exec(const Node* n) {
       break;
     case N::assert_: for (const Node* e : n->list) e == n->list[0] ? condition(e) : eval(e); break;
     case N::delete_:
-      for (const Node* e : n->list) if (e->kind == N::name) heap_.set(frame().scope, std::string(e->text), nullptr);
+      for (const Node* e : n->list) if (e->kind == N::name) heap_.set(frame().scope, e->name, nullptr);
       break;
     case N::if_: execIf(n); break;
     case N::for_: case N::while_: execLoop(n); break;
@@ -165,13 +167,13 @@ void Interp::exec(const Node* n) {
     case N::with_: execWith(n); break;
     case N::def: {
       const Value fn = definition(n);
-      bindName(n->text, fn);
+      bindName(n->name, fn);
       break;
     }
-    case N::class_: bindName(n->text, classDefinition(n)); break;
+    case N::class_: bindName(n->name, classDefinition(n)); break;
     case N::import_: execImport(n); break;
     case N::from_import: execFromImport(n); break;
-    case N::global_: for (const Node* e : n->list) frame().globals.insert(std::string(e->text)); break;
+    case N::global_: for (const Node* e : n->list) frame().globals.push_back(e->name); break;
     case N::match: {
       for (const Node* s : n->list) eval(s);
       std::vector<std::function<void()>> paths;
@@ -261,7 +263,7 @@ void Interp::execTry(const Node* n) {
   for (const Node* h : n->list2) {
     if (h->kind != N::except) continue;
     paths.push_back([this, h] {
-      if (!h->text.empty()) bindName(h->text, unknown("an exception"));
+      if (!h->text.empty()) bindName(h->name, unknown("an exception"));
       guarded(h, [&] { execBlock(h->list); });
     });
   }
@@ -289,7 +291,7 @@ void Interp::execWith(const Node* n) {
     if (!item->b) continue;
     Value entered = v;
     if (is(v, V::instance)) {
-      const Value enter = attribute(v, "__enter__", item->a);
+      const Value enter = attribute(v, internName("__enter__"), item->a);
       if (is(enter, V::bound) && !enter->items.empty()) entered = call(enter, {}, item->a);
     }
     assign(item->b, entered ? entered : unknown("a context manager"), n);

@@ -46,23 +46,13 @@ ObjectId Heap::make(ObjectId parent) {
   return id;
 }
 
-SlotName Heap::known(std::string_view name) const {
-  const auto it = names_.find(name);
-  return it == names_.end() ? nullptr : &*it;
+const Value& Heap::get(ObjectId id, SlotName slot) const {
+  static const Value nothing;
+  const Value* v = slot ? objects_[id].slots.find(slot) : nullptr;
+  return v ? *v : nothing;
 }
 
-SlotName Heap::intern(std::string_view name) {
-  const SlotName there = known(name);
-  return there ? there : &*names_.emplace(name).first;
-}
-
-Value Heap::get(ObjectId id, SlotName slot) const {
-  if (!slot) return nullptr;
-  const Value* v = objects_[id].slots.find(slot);
-  return v ? *v : nullptr;
-}
-
-Value Heap::get(ObjectId id, std::string_view slot) const { return get(id, known(slot)); }
+Value Heap::get(ObjectId id, std::string_view slot) const { return get(id, knownName(slot)); }
 
 void Heap::set(ObjectId id, SlotName slot, Value v) {
   Value& current = objects_[id].slots[slot];

@@ -10,15 +10,14 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
+#include "lsp/python/names.h"
 #include "lsp/python/value.h"
 
 namespace flagos::lsp {
 
 using ObjectId = uint32_t;
-using SlotName = const std::string*;             // interned: equal names are equal pointers
 
 // Named values in the order in which the names first appeared.
 class Slots {
@@ -68,11 +67,10 @@ class Heap {
   const Object& at(ObjectId id) const { return objects_[id]; }
   size_t size() const { return objects_.size(); }
   Value get(ObjectId id, std::string_view slot) const;
-  void set(ObjectId id, std::string_view slot, Value v) { set(id, intern(slot), std::move(v)); }
+  void set(ObjectId id, std::string_view slot, Value v) { set(id, internName(slot), std::move(v)); }
   void set(ObjectId id, SlotName slot, Value v);
-  SlotName intern(std::string_view name);
-  SlotName known(std::string_view name) const;   // null: no slot ever had this name
-  Value get(ObjectId id, SlotName slot) const;
+  // The value itself, not a copy: it may change with the next set().
+  const Value& get(ObjectId id, SlotName slot) const;
 
   size_t mark() const { return journal_.size(); }
   Delta since(size_t mark) const;
@@ -99,11 +97,6 @@ class Heap {
   struct Entry { ObjectId id; SlotName slot; Value before; };
   std::deque<Object> objects_;
   std::vector<Entry> journal_;
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(std::string_view s) const { return std::hash<std::string_view>()(s); }
-  };
-  std::unordered_set<std::string, Hash, std::equal_to<>> names_;
   std::unordered_map<uint32_t, std::vector<ObjectId>> owned_;
   std::vector<ObjectId> free_;
   uint32_t owner_ = 0;

@@ -124,16 +124,23 @@ Workspace::Imports Workspace::importsOf(const std::string& path, std::string_vie
   return out;
 }
 
-void Workspace::listRoots() {
-  const auto before = std::move(listed_);
-  listed_.clear();
-  next_ = 0;
-  complete_ = too_many_ = false;
+struct Workspace::Walk {
+  std::vector<std::string> found;
   std::set<std::string> seen;
-  for (const auto& root : roots_) {
+  size_t root = 0;
+  std::optional<fs::recursive_directory_iterator> at;
+};
+
+bool Workspace::listRoots(uint64_t until) {
+  if (!walk_) walk_ = std::make_shared<Walk>();
+  Walk& w = *walk_;
+  bool too_many = false;
+  size_t steps = 0;
+  for (; w.root < roots_.size() && !too_many; ++w.root, w.at.reset()) {
     std::error_code ec;
-    for (fs::recursive_directory_iterator it(root, fs::directory_options::skip_permission_denied, ec), end; it != end; it.increment(ec)) {
-      if (ec) break;
+    if (!w.at) w.at.emplace(roots_[w.root], fs::directory_options::skip_permission_denied, ec);
+    for (auto& it = *w.at; !ec && it != fs::recursive_directory_iterator(); it.increment(ec)) {
+      if (++steps % 64 == 0 && nowNs() > until) return false;
       const auto name = it->path().filename().string();
       if (it->is_directory(ec)) {
         if (name.starts_with(".") || name == "node_modules" || name == "__pycache__" || name == "site-packages") it.disable_recursion_pending();
@@ -141,24 +148,34 @@ void Workspace::listRoots() {
       }
       if (!name.ends_with(".py")) continue;
       std::string path = it->path().string();
-      if (seen.insert(path).second) listed_.push_back(std::move(path));
-      if (listed_.size() > kMaxFiles) { too_many_ = true; listed_.clear(); return; }
+      if (w.seen.insert(path).second) w.found.push_back(std::move(path));
+      if (w.found.size() > kMaxFiles) { too_many = true; break; }
     }
   }
-  if (listed_ != before) imports_.clear();   // a new file may be what an old import means
+  if (too_many) w.found.clear();
+  if (w.found != listed_) {   // a new file may be what an old import means
+    imports_.clear();
+    complete_ = false;
+  }
+  listed_ = std::move(w.found);
+  walk_.reset();
+  next_ = 0;
+  too_many_ = too_many;
+  return true;
 }
 
 bool Workspace::index(uint64_t budget_ns) {
   if (!indexing_) return false;
   const uint64_t start = nowNs();
-  if (listed_at_ == 0 || (complete_ && start - listed_at_ > kListAgainNs)) {
-    listRoots();
+  if (walk_ || listed_at_ == 0 || (complete_ && start - listed_at_ > kListAgainNs)) {
+    // While the folders are listed again, what was known of them holds.
+    if (!listRoots(start + budget_ns)) return complete_;
     listed_at_ = start;
   }
   if (too_many_) return false;
-  if (complete_) return true;
+  if (complete_ && next_ == listed_.size()) return true;
   for (; next_ < listed_.size(); ++next_) {
-    if (next_ % 16 == 15 && nowNs() - start > budget_ns) return false;
+    if (next_ % 16 == 15 && nowNs() - start > budget_ns) return complete_;
     const std::string& path = listed_[next_];
     const Status st = status(path);
     Imports& known = imports_[path];

@@ -14,7 +14,7 @@ constexpr size_t kMaxBetween = 64;         // a file with more users is a librar
 bool isTorch(std::string_view dotted) { return dotted == "torch" || dotted.starts_with("torch."); }
 
 Value moduleValue(const std::string& dotted, const SourceUnit* unit, ObjectId scope) {
-  auto v = std::make_shared<Val>();
+  auto v = makeVal();
   v->kind = V::module;
   v->text = dotted;
   v->unit = unit;
@@ -83,6 +83,7 @@ void Interp::ensureLoaded(ObjectId scope) {
   LoadedModule* m = store_.byScope(scope);
   if (!m || m->state != LoadedModule::State::idle || load_depth_ >= kMaxChain || spent()) return;
   m->state = LoadedModule::State::running;
+  store_.runs(*m);
   auto aside = heap_.suspend();
   const uint32_t owner = heap_.own(m->owner);
   {
@@ -98,10 +99,11 @@ void Interp::ensureLoaded(ObjectId scope) {
     loader.frames_.push_back(&base);
     loader.runModule(m->unit, m->scope, false);
     m->cut = loader.gave_up_;
+    if (loader.abandoned_) gave_up_ = abandoned_ = true;
   }
   m->effects = heap_.settle(m->owner);
   heap_.own(owner);
-  m->state = LoadedModule::State::done;
+  if (!abandoned_) m->state = LoadedModule::State::done;   // else it is half run: the next analysis forgets it
   heap_.resume(std::move(aside));
   use(*m);
 }
@@ -144,9 +146,9 @@ Value Interp::importModule(const std::string& dotted, const Node*) {
 
 void Interp::execImport(const Node* n) {
   for (const Node* a : n->list) {
-    if (!a->text.empty()) { bindName(a->text, importModule(a->value, n)); continue; }
+    if (!a->text.empty()) { bindName(a->name, importModule(a->value, n)); continue; }
     const std::string head = a->value.substr(0, a->value.find('.'));
-    bindName(head, importModule(head, n));
+    bindName(internName(head), importModule(head, n));
     if (head != a->value) importModule(a->value, n);
   }
 }
@@ -164,24 +166,24 @@ void Interp::execFromImport(const Node* n) {
     const bool has_all = is(all, V::list) || is(all, V::tuple);
     if (has_all) for (const auto& i : all->items) if (is(i, V::string)) listed.insert(i->text);
     for (const auto& [name, value] : slots) {
-      if (value && (has_all ? listed.count(name) != 0 : !name.starts_with('_') && name != "$star")) bindName(name, value);
+      if (value && (has_all ? listed.count(name) != 0 : !name.starts_with('_') && name != "$star")) bindName(&name, value);
       if (name == "$star" && value) heap_.set(frame().scope, "$star", value);
     }
     return;
   }
   for (const Node* a : n->list) {
     if (is(module, V::module)) {
-      auto v = std::make_shared<Val>();
+      auto v = makeVal();
       v->kind = V::forward;
       v->object = module->object;
       v->unit = module->unit;
       v->text = a->value;
       v->self = module;
-      bindName(a->text, v);
+      bindName(a->name, v);
     } else if (n->value == ".") {
-      bindName(a->text, importModule("." + a->value, n));
+      bindName(a->name, importModule("." + a->value, n));
     } else {
-      bindName(a->text, external(dotted + "." + a->value));
+      bindName(a->name, external(dotted + "." + a->value));
     }
   }
 }

@@ -38,8 +38,8 @@ struct Frame {
   std::vector<Value> yields;
   std::vector<LoopPaths> open_loops;
   const Node* statement = nullptr;
-  bool dead = false;
-  std::set<std::string> globals;
+  bool dead = false, at_end = false;       // at_end: the function's last statement returned
+  std::vector<SlotName> globals;
   Value self, defining_class;              // for super()
 };
 
@@ -51,6 +51,7 @@ class Interp {
   // `with_programs`: also run the workspace's programs that use this file, so that its functions get their arguments.
   void run(bool with_programs);
   bool hasSites() const { return !sites_.empty(); }
+  bool abandoned() const { return abandoned_; }
   bool hasPrograms();
   ~Interp();
   Interp(const Interp&) = delete;
@@ -88,7 +89,7 @@ class Interp {
   void execImport(const Node* n);
   void execFromImport(const Node* n);
   void assign(const Node* target, Value v, const Node* statement);
-  void bindName(std::string_view name, Value v);
+  void bindName(SlotName name, Value v);
   void tellAssign(const Node* statement, const Value& v);
   void markUsed(const Node* n);            // the machine's devices are looked at or used here
   void branch(const std::vector<std::function<void()>>& paths);
@@ -110,7 +111,7 @@ class Interp {
  private:
   Value evalInner(const Node* n);
   Value evalName(const Node* n);
-  Value lookup(std::string_view name);
+  Value lookup(SlotName name);
   Value evalString(const Node* n);
   Value evalCompare(const Node* n);
   Value evalBinary(const Node* n);
@@ -118,8 +119,8 @@ class Interp {
   Value evalSubscript(const Node* n);
   Value evalComp(const Node* n);
   Value evalConditional(const Node* n);
-  Value attribute(const Value& base, std::string_view name, const Node* n);
-  Value attributeOf(const Value& base, std::string_view name, const Node* n);
+  Value attribute(const Value& base, SlotName name, const Node* n);
+  Value attributeOf(const Value& base, SlotName name, const Node* n);
   Value elementOf(const Value& v);         // what iterating gives
   std::vector<Value> unpack(const Value& v, size_t n);
   Value concat(const Value& a, const Value& b, const Node* n);
@@ -134,12 +135,12 @@ class Interp {
   Value call(const Value& callee, Args args, const Node* n);
  private:
   Value callOne(const Value& callee, Args& args, const Node* n);
-  Value callFunction(const Value& fn, Args args, const Node* n, const Value& self = nullptr);
+  Value callFunction(const Value& fn, const Args& args, const Node* n, const Value& self = nullptr);
   Value callBound(const Value& fn, Args& args, const Node* n);
-  Value instantiate(const Value& cls, Args args, const Node* n);
+  Value instantiate(const Value& cls, const Args& args, const Node* n);
   Value callInstance(const Value& instance, Args& args, const Node* n);
   Value superValue();
-  Value classAttribute(const Value& cls, const std::string& name, Value* owner = nullptr);
+  Value classAttribute(const Value& cls, SlotName name, Value* owner = nullptr);
   bool derivesFrom(const Value& cls, const std::function<bool(const std::string&)>& external_base);
   void runUncalled();
   void runUncalledMethods();
@@ -184,6 +185,8 @@ class Interp {
   std::optional<Value> callOnUnknown(const Value& receiver, const std::string& method, Args& args, const Node* n);
   Value moveTarget(Args& args, const Node* n, bool& is_device, bool receiver_known);
   void moveModule(const Value& instance, const Value& device, int depth = 0);
+  void castModule(const Value& instance, DType dtype, int depth = 0);
+  bool moduleAssumed(const Value& instance, int depth = 0);   // its size follows from a default that can be changed
 
   // traits.cpp: what findings ask of tensors
   Value withTraits(const Value& result, const Value& receiver, const Args& args, std::string_view what);
@@ -196,7 +199,7 @@ class Interp {
   // The alternatives as devices: strings and integers become devices, "npu" the current one.
   Value asDevice(const Value& v, const Node* n);
   void record(const Node* n, std::string call, std::string kind, const Value& device, std::optional<double> bytes = {},
-              std::string bytes_how = {});
+              std::string bytes_how = {}, bool assumed = false, uint32_t object = 0);
   void note(const Node* n, std::string text);
   void emit(const Node* n, std::string_view call, const Value& receiver, const Args& args) { emit(E::call, n, call, receiver, args); }
   void emit(E kind, const Node* n, std::string_view call, const Value& receiver, const Args& args);
@@ -207,7 +210,10 @@ class Interp {
  private:
   Value currentDevice(const std::string& type, const Origin& fallback);
   Value defaultDevice(bool& decided);
-  Value rename(const Value& v, const std::string& because, int line);
+  // A device, or what may become one, with the reason why it is here; `because` is only asked where it is needed.
+  template <typename F> Value rename(const Value& v, int line, F&& because);
+  Value rename(const Value& v, const std::string& because, int line) { return rename(v, line, [&] { return because; }); }
+  Value renamed(const Value& x, std::string because, int line) const;
   Value boundTo(const Value& v, std::string_view name, const Node* n);
   Frame& frame() { return *frames_.back(); }
   const Frame& frame() const { return *frames_.back(); }
@@ -253,8 +259,16 @@ class Interp {
   uint64_t deadline_ = 0;
   int depth_ = 0;                          // nested evaluations
   int quiet_ = 0;                          // > 0: findings are not reported (sites are)
-  bool gave_up_ = false;
+  bool gave_up_ = false, abandoned_ = false;
   std::string why_;                        // gave up, or left out some calls: the reason
 };
+
+template <typename F> Value Interp::rename(const Value& v, int line, F&& because) {
+  return map(v, [&](const Value& x) -> Value {
+    const bool carries = x->kind == V::string || x->kind == V::device || x->kind == V::runtime || x->kind == V::integer;
+    if (!carries || (x->origin.unit && !x->origin.fresh)) return x;
+    return renamed(x, x->kind == V::runtime ? std::string() : because(), line);
+  });
+}
 
 }  // namespace flagos::lsp

@@ -22,7 +22,7 @@ std::string ownName(const std::string& call, const std::string& who) {
 }  // namespace
 
 Value Interp::libraryObject(const std::string& call, Args& args) {
-  auto v = std::make_shared<Val>();
+  auto v = makeVal();
   v->kind = V::external;
   v->text = call;
   // What the arguments fix: on the CPU, or on one kind of device.
@@ -59,7 +59,7 @@ std::optional<Value> Interp::libraryMethod(const Value& object, const std::strin
   const auto placed = [&](const Value& v) {
     return map(v, [&](const Value& x) -> Value {
       if (x->kind == V::tensor) {
-        auto t = std::make_shared<Val>(*x);
+        auto t = makeVal(*x);
         t->device = device;
         t->made_by = nullptr;
         return t;
@@ -94,12 +94,12 @@ std::optional<Value> Interp::libraryMethod(const Value& object, const std::strin
 Value Interp::onDevice(const Value& v, const Value& device) {
   return map(v, [&](const Value& x) -> Value {
     if (x->kind == V::tuple || x->kind == V::list) {
-      auto t = std::make_shared<Val>(*x);
+      auto t = makeVal(*x);
       for (auto& i : t->items) i = onDevice(i, device);
       return t;
     }
     if (x->kind != V::tensor) return x;
-    auto t = std::make_shared<Val>(*x);
+    auto t = makeVal(*x);
     t->device = device;
     t->made_by = nullptr;
     return t;
@@ -108,7 +108,7 @@ Value Interp::onDevice(const Value& v, const Value& device) {
 
 std::optional<Value> Interp::callEcosystem(const std::string& name, Args& args, const Node* n) {
   const auto module = [&](const std::string& cls, const Value& device) {
-    auto v = std::make_shared<Val>();
+    auto v = makeVal();
     v->kind = V::instance;
     v->object = heap_.make();
     heap_.at(v->object).cls = external(cls);

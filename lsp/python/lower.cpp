@@ -3,11 +3,16 @@
 namespace flagos::lsp {
 namespace {
 
-void setParents(Node* n) {
+bool bearsName(N kind) {
+  return kind == N::name || kind == N::attribute || kind == N::keyword || kind == N::param || kind == N::alias || kind == N::def || kind == N::class_ || kind == N::except;
+}
+
+void finish(Node* n) {
+  if (bearsName(n->kind)) n->name = internName(n->text);
   const auto own = [&](Node* c) {
     if (!c) return;
     c->parent = n;
-    setParents(c);
+    finish(c);
   };
   own(n->a); own(n->b); own(n->c);
   for (Node* c : n->list) own(c);
@@ -22,9 +27,20 @@ Ast lower(std::string_view text, const SyntaxTree& tree) {
   detail::Lowerer l(text, ast);
   Node* root = l.module(tree.root());
   if (ts_node_has_error(tree.root())) ast.markError();
-  setParents(root);
+  finish(root);
   ast.setRoot(root);
   return ast;
+}
+
+void Ast::read() {
+  const std::string_view text = text_;
+  pending_ = false;
+  if (auto tree = SyntaxTree::parse(text)) {
+    *this = lower(text, *tree);
+    return;
+  }
+  setRoot(add(N::module));   // it took too long: a module of which nothing is known
+  markError();
 }
 
 std::string dottedName(const Node* n) {

@@ -10,7 +10,7 @@ namespace flagos::lsp::detail {
 
 inline constexpr int kMaxDepth = 400;  // expressions nested deeper are kept as `error`
 
-struct Child { TSNode node; TSFieldId field; };
+struct Child { TSNode node{}; TSFieldId field = 0; };
 
 struct Fields {
   TSFieldId left, right, type, object, attribute, operator_, function, arguments, body, name, value, parameters, condition,
@@ -31,6 +31,9 @@ struct Fields {
 class Lowerer {
  public:
   Lowerer(std::string_view text, Ast& ast) : text_(text), ast_(ast) {}
+  ~Lowerer() { if (walking_) ts_tree_cursor_delete(&cursor_); }
+  Lowerer(const Lowerer&) = delete;
+  Lowerer& operator=(const Lowerer&) = delete;
 
   Node* module(TSNode root) {
     Node* m = make(N::module, root);
@@ -42,13 +45,26 @@ class Lowerer {
   using Method = Node* (Lowerer::*)(TSNode);
   std::string_view text_;
   Ast& ast_;
+  std::vector<Child> stack_;
+  TSTreeCursor cursor_{};
+  bool walking_ = false;
   int depth_ = 0;
 
   static const Fields& f() {
     static const Fields fields;
     return fields;
   }
-  std::string_view type(TSNode n) const { return ts_node_type(n); }
+  // The grammar's name of a node's kind, without measuring it each time.
+  static std::string_view type(TSNode n) {
+    static const std::vector<std::string_view> names = [] {
+      std::vector<std::string_view> out;
+      const auto* l = tree_sitter_python();
+      for (uint32_t i = 0; i < ts_language_symbol_count(l); ++i) out.emplace_back(ts_language_symbol_name(l, static_cast<TSSymbol>(i)));
+      return out;
+    }();
+    const TSSymbol s = ts_node_symbol(n);
+    return s < names.size() ? names[s] : "ERROR";
+  }
   std::string_view src(TSNode n) const {
     const auto b = ts_node_start_byte(n), e = ts_node_end_byte(n);
     return text_.substr(b, e - b);
@@ -60,17 +76,39 @@ class Lowerer {
     out->line = static_cast<int>(ts_node_start_point(n).row) + 1;
     return out;
   }
-  std::vector<Child> children(TSNode n) const {
-    std::vector<Child> out;
-    TSTreeCursor cursor = ts_tree_cursor_new(n);
-    if (ts_tree_cursor_goto_first_child(&cursor)) {
+  // The children of a node, on a stack that all levels of the walk share.
+  class Children {
+   public:
+    Children(std::vector<Child>& stack, size_t from) : stack_(stack), from_(from), to_(stack.size()) {}
+    ~Children() { stack_.resize(from_); }
+    Children(const Children&) = delete;
+    Children& operator=(const Children&) = delete;
+    struct Iterator {
+      const std::vector<Child>* stack;
+      size_t at;
+      Child operator*() const { return (*stack)[at]; }   // a copy: deeper levels may move the stack
+      Iterator& operator++() { ++at; return *this; }
+      bool operator!=(const Iterator& o) const { return at != o.at; }
+    };
+    Iterator begin() const { return {&stack_, from_}; }
+    Iterator end() const { return {&stack_, to_}; }
+    size_t size() const { return to_ - from_; }
+   private:
+    std::vector<Child>& stack_;
+    size_t from_, to_;
+  };
+  Children children(TSNode n) {
+    const size_t from = stack_.size();
+    if (walking_) ts_tree_cursor_reset(&cursor_, n);
+    else cursor_ = ts_tree_cursor_new(n);
+    walking_ = true;
+    if (ts_tree_cursor_goto_first_child(&cursor_)) {
       do {
-        const TSNode c = ts_tree_cursor_current_node(&cursor);
-        if (!ts_node_is_extra(c) || ts_node_is_error(c)) out.push_back({c, ts_tree_cursor_current_field_id(&cursor)});
-      } while (ts_tree_cursor_goto_next_sibling(&cursor));
+        const TSNode c = ts_tree_cursor_current_node(&cursor_);
+        if (!ts_node_is_extra(c) || ts_node_is_error(c)) stack_.push_back({c, ts_tree_cursor_current_field_id(&cursor_)});
+      } while (ts_tree_cursor_goto_next_sibling(&cursor_));
     }
-    ts_tree_cursor_delete(&cursor);
-    return out;
+    return {stack_, from};
   }
   TSNode field(TSNode n, TSFieldId id) const { return ts_node_child_by_field_id(n, id); }
   Node* exprField(TSNode n, TSFieldId id) {
@@ -78,9 +116,9 @@ class Lowerer {
     return ts_node_is_null(c) ? nullptr : expr(c);
   }
   void exprs(TSNode n, std::vector<Node*>& out) {
-    for (const auto& c : children(n)) {
-      if (ts_node_is_named(c.node)) out.push_back(expr(c.node));
-    }
+    const Children all = children(n);
+    out.reserve(out.size() + all.size());
+    for (const auto& c : all) if (ts_node_is_named(c.node)) out.push_back(expr(c.node));
   }
 
   // ---- statements ----

@@ -1,10 +1,12 @@
 #include "lsp/python/modules.h"
 
+#include <algorithm>
 #include <set>
 
 namespace flagos::lsp {
 namespace {
-constexpr size_t kMaxSource = 12u << 20;   // bytes of source text whose trees are kept
+constexpr size_t kMaxText = 32u << 20;     // bytes of source text kept
+constexpr size_t kMaxSource = 4u << 20;    // bytes of source text whose trees are kept
 }
 
 LoadedModule& ModuleStore::of(const std::shared_ptr<const SourceUnit>& unit) {
@@ -17,9 +19,14 @@ LoadedModule& ModuleStore::of(const std::shared_ptr<const SourceUnit>& unit) {
     m->scope = heap.make();
     heap.own(before);
     scopes_[m->scope] = m.get();
-    source_bytes_ += unit->text.size();
+    text_bytes_ += unit->text.size();
   }
   return *m;
+}
+
+void ModuleStore::runs(LoadedModule& m) {
+  if (!m.counted) source_bytes_ += m.unit->text.size();
+  m.counted = true;
 }
 
 LoadedModule* ModuleStore::byScope(ObjectId scope) {
@@ -34,17 +41,21 @@ void ModuleStore::closure(LoadedModule& m, std::vector<LoadedModule*>& out, std:
 }
 
 void ModuleStore::clear() {
+  aside_.clear();
   modules_.clear();
   scopes_.clear();
   heap = Heap();
-  source_bytes_ = 0;
+  source_bytes_ = text_bytes_ = 0;
 }
 
 void ModuleStore::refresh(Workspace& workspace, const std::string& machine) {
-  if (machine != machine_ || source_bytes_ > kMaxSource) { clear(); machine_ = machine; return; }
+  aside_.clear();
+  if (machine != machine_ || source_bytes_ > kMaxSource || text_bytes_ > kMaxText) { clear(); machine_ = machine; return; }
+  // Modules that were imported and not yet used stay: without them all that import them would have to run again.
   std::vector<const SourceUnit*> stale;
   for (const auto& [unit, m] : modules_)
-    if (m->state != LoadedModule::State::done || workspace.file(unit->path).get() != unit) stale.push_back(unit);
+    if (m->state == LoadedModule::State::running || workspace.file(unit->path).get() != unit)
+      stale.push_back(unit);
   if (!stale.empty()) drop(stale);
 }
 
@@ -60,9 +71,11 @@ void ModuleStore::drop(const std::vector<const SourceUnit*>& stale) {
   }
   for (auto it = modules_.begin(); it != modules_.end();) {
     if (!gone.count(it->second.get())) { ++it; continue; }
+    if (std::find(stale.begin(), stale.end(), it->first) == stale.end()) aside_.push_back(it->second->unit);   // run again, not read again
     heap.release(it->second->owner);
     scopes_.erase(it->second->scope);
-    source_bytes_ -= it->first->text.size();
+    text_bytes_ -= it->first->text.size();
+    if (it->second->counted) source_bytes_ -= it->first->text.size();
     it = modules_.erase(it);
   }
 }

@@ -21,6 +21,7 @@ struct LoadedModule {
   ObjectId scope = 0;
   State state = State::idle;
   bool cut = false;                        // its step budget ran out
+  bool counted = false;                    // in sourceBytes()
   Delta effects;                           // on objects that are not its own
   std::vector<LoadedModule*> imports;      // directly, in order
 };
@@ -39,6 +40,8 @@ class ModuleStore {
   void clear();
   size_t size() const { return modules_.size(); }
   size_t sourceBytes() const { return source_bytes_; }   // of the texts whose trees are kept; a tree takes some 40 times as much
+  // The module is about to be run, and its tree to be made.
+  void runs(LoadedModule& m);
   // Module and all that it imports, each once.
   void closure(LoadedModule& m, std::vector<LoadedModule*>& out, std::unordered_map<const LoadedModule*, bool>& seen);
 
@@ -46,9 +49,10 @@ class ModuleStore {
   void drop(const std::vector<const SourceUnit*>& stale);
   std::map<const SourceUnit*, std::unique_ptr<LoadedModule>> modules_;
   std::unordered_map<ObjectId, LoadedModule*> scopes_;
+  std::vector<std::shared_ptr<const SourceUnit>> aside_;   // sound texts of dropped modules, for the analysis that comes
   std::string machine_;
   uint32_t next_owner_ = 1;
-  size_t source_bytes_ = 0;
+  size_t source_bytes_ = 0, text_bytes_ = 0;   // of modules that were run; of all
 };
 
 }  // namespace flagos::lsp

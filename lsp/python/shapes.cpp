@@ -1,6 +1,7 @@
 // Puts shapes on results, and remembers the operator calls whose time can be predicted.
 #include <algorithm>
 
+#include "lsp/python/assumed.h"
 #include "lsp/python/interp.h"
 
 namespace flagos::lsp {
@@ -23,11 +24,16 @@ Value Interp::shaped(const Value& result, const Value& receiver, const Args& arg
     else inferred = inferFunction(name, receiver, args);
   }
   if (!inferred.handled) return result;
-  auto t = std::make_shared<Val>(*result);
+  auto t = makeVal(*result);
   t->shape = inferred.shape;
   if (inferred.dtype != DType::other) t->dtype = inferred.dtype;
   else if (!inferred.shape) t->dtype = DType::other;
+  t->assumed = assumesIn(args);
+  if (is(receiver, V::tensor)) t->assumed = t->assumed || receiver->assumed;
+  if (object != 0) t->assumed = t->assumed || moduleAssumed(receiver);
+  const size_t before = ops_.size();
   noteOps(n, std::move(inferred.ops), t->device, object, inferred.shape ? "" : "the sizes of `" + textOf(n, 40) + "` do not follow from what was read");
+  if (ops_.size() > before) ops_.back().assumed = t->assumed;
   return t;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "lsp/python/interp.h"
+#include "lsp/python/name_set.h"
 
 namespace flagos::lsp {
 
@@ -25,22 +26,21 @@ Origin Interp::here(const Node* n, std::string because) const {
 
 std::string Interp::textOf(const Node* n, size_t max) const { return n ? shortText(frame().unit->text, n, max) : std::string(); }
 
-Value Interp::rename(const Value& v, const std::string& because, int line) {
-  return map(v, [&](const Value& x) -> Value {
-    const bool carries = x->kind == V::string || x->kind == V::device || x->kind == V::runtime || x->kind == V::integer;
-    if (!carries) return x;
-    if (x->origin.unit && !x->origin.fresh) return x;
-    if (x->kind == V::runtime) { Origin o = x->origin; o.fresh = false; return withOrigin(x, o); }
-    Origin o;
-    o.unit = frame().unit;
-    o.line = line;
-    o.because = because;
-    return withOrigin(x, o);
-  });
+Value Interp::renamed(const Value& x, std::string because, int line) const {
+  if (x->kind == V::runtime) {
+    Origin o = x->origin;
+    o.fresh = false;
+    return withOrigin(x, std::move(o));
+  }
+  Origin o;
+  o.unit = frame().unit;
+  o.line = line;
+  o.because = std::move(because);
+  return withOrigin(x, std::move(o));
 }
 
 Value Interp::boundTo(const Value& v, std::string_view name, const Node* n) {
-  return rename(v, "assigned to `" + std::string(name) + "`", n ? n->line : 0);
+  return rename(v, n ? n->line : 0, [&] { return "assigned to `" + std::string(name) + "`"; });
 }
 
 Value Interp::currentDevice(const std::string& type, const Origin& fallback) {
@@ -56,7 +56,7 @@ Value Interp::asDevice(const Value& v, const Node* n) {
       case V::string: case V::device: {
         if (!isDeviceString(x->text)) return unknown("'" + x->text.substr(0, 40) + "' is no device that PyTorch knows");
         const bool indexed = x->text.find(':') != std::string::npos;
-        static const std::set<std::string, std::less<>> single = {"cpu", "meta", "mps", "lazy", "vulkan"};
+        static const NameSet single = {"cpu", "meta", "mps", "lazy", "vulkan"};
         Origin o = x->origin.unit ? x->origin : here(n);
         if (indexed || single.count(x->text)) return deviceValue(x->text, o);
         return currentDevice(x->text, o);
@@ -88,7 +88,7 @@ Value Interp::defaultDevice(bool& decided) {
 }
 
 void Interp::record(const Node* n, std::string call, std::string kind, const Value& device, std::optional<double> bytes,
-                    std::string bytes_how) {
+                    std::string bytes_how, bool assumed, uint32_t object) {
   if (n && kind != "source" && kind != "mention" && kind != "copy" && !isAny(device, V::unknown)) {
     bool accelerator = false;
     forEach(device, [&](const Value& d) { accelerator = accelerator || (d->text != "cpu" && d->text != "meta"); });
@@ -104,6 +104,8 @@ void Interp::record(const Node* n, std::string call, std::string kind, const Val
     r.site.kind = std::move(kind);
     r.site.bytes = bytes;
     r.site.bytes_how = std::move(bytes_how);
+    r.site.assumed = assumed;
+    r.site.object = object;
     r.site.node = n;
   } else {
     const auto dot = r.site.call.find('.');
@@ -112,6 +114,8 @@ void Interp::record(const Node* n, std::string call, std::string kind, const Val
       const auto last = call.rfind('.');
       r.site.call = r.site.call == call.substr(last) ? call : r.site.call.starts_with(".") ? call : call.substr(last);
     }
+    r.site.assumed = r.site.assumed || assumed;
+    if (r.site.object != object) r.site.object = 0;
     if (r.site.bytes != bytes) { r.site.bytes.reset(); r.site.bytes_how = "differs between the calls of this line"; }
   }
   r.devices = join(r.devices, device);
@@ -119,7 +123,7 @@ void Interp::record(const Node* n, std::string call, std::string kind, const Val
 
 void Interp::markUsed(const Node* n) {
   if (heap_.get(0, "$used")) return;
-  auto where = std::make_shared<Val>(*integer(n->line));
+  auto where = makeVal(*integer(n->line));
   where->node = n;
   where->unit = frame().unit;
   heap_.set(0, "$used", where);

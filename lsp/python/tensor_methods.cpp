@@ -1,12 +1,15 @@
 // Methods of tensors and modules: where they move things, and what stays where it is.
 #include <algorithm>
+#include <map>
 
+#include "lsp/python/assumed.h"
 #include "lsp/python/interp.h"
+#include "lsp/python/name_set.h"
 
 namespace flagos::lsp {
 namespace {
 
-using Names = std::set<std::string, std::less<>>;
+using Names = NameSet;
 const Names kScalars = {"item", "tolist", "numpy", "size", "dim", "numel", "stride", "ndimension", "element_size", "storage_offset", "nelement",
     "is_contiguous", "is_floating_point", "is_complex", "is_pinned", "get_device", "data_ptr", "backward", "retain_grad", "register_hook",
     "untyped_storage", "storage", "equal", "allclose", "type", "has_names", "__len__", "__bool__", "__float__", "record_stream"};
@@ -47,7 +50,13 @@ Value Interp::moduleDevice(const Value& instance, int depth) {
 }
 
 std::optional<double> Interp::moduleBytes(const Value& instance, int depth) {
-  if (const Value b = heap_.get(instance->object, "$bytes")) return static_cast<double>(b->number);
+  if (const Value b = heap_.get(instance->object, "$bytes")) {
+    const Value dtype = heap_.get(instance->object, "$dtype"), counter = heap_.get(instance->object, "$counter");
+    if (!dtype) return static_cast<double>(b->number);
+    if (dtype->kind != V::dtype || dtypeBytes(dtype->dtype) == 0) return std::nullopt;
+    const int64_t whole = counter ? counter->number : 0;
+    return static_cast<double>((b->number - whole) / 4 * static_cast<int64_t>(dtypeBytes(dtype->dtype)) + whole);
+  }
   if (depth > 6) return std::nullopt;
   const Value& cls = heap_.at(instance->object).cls;
   const Value items = heap_.get(instance->object, "$items");
@@ -84,7 +93,7 @@ void Interp::moveModule(const Value& instance, const Value& device, int depth) {
     if (!v || k == "$device") continue;
     const auto moved = [&](const Value& x) -> Value {
       if (x->kind == V::tensor && (x->text == "parameter" || x->text == "buffer")) {
-        auto t = std::make_shared<Val>(*x);
+        auto t = makeVal(*x);
         t->device = device;
         return t;
       }
@@ -95,6 +104,48 @@ void Interp::moveModule(const Value& instance, const Value& device, int depth) {
     const Value now = map(v, moved);
     if (!same(now, v)) heap_.set(instance->object, k, now);
   }
+}
+
+void Interp::castModule(const Value& instance, DType dtype, int depth) {
+  if (depth > 6) return;
+  auto to = makeVal();
+  to->kind = V::dtype;
+  to->dtype = dtype;
+  to->text = std::string(dtypeName(dtype));
+  const Value kind = to;
+  heap_.set(instance->object, "$dtype", kind);
+  const auto floating = [](DType t) { return t == DType::float16 || t == DType::bfloat16 || t == DType::float32 || t == DType::float64; };
+  const Slots slots = heap_.at(instance->object).slots;
+  for (const auto& [k, v] : slots) {
+    if (!v || k == "$dtype" || k == "$device") continue;
+    const auto cast = [&](const Value& x) -> Value {
+      if (x->kind == V::tensor && (x->text == "parameter" || x->text == "buffer") && floating(x->dtype)) {
+        auto t = makeVal(*x);
+        t->dtype = dtype;
+        return t;
+      }
+      if (x->kind == V::instance && x->object != instance->object && isModule(x)) castModule(x, dtype, depth + 1);
+      return x;
+    };
+    if (k == "$items" || k == "$element") { for (const auto& i : v->items) cast(i); if (v->kind == V::instance) cast(v); continue; }
+    const Value now = map(v, cast);
+    if (!same(now, v)) heap_.set(instance->object, k, now);
+  }
+}
+
+bool Interp::moduleAssumed(const Value& instance, int depth) {
+  if (!is(instance, V::instance) || depth > 6) return false;
+  if (heap_.get(instance->object, "$assumed")) return true;
+  const auto part = [&](const Value& v) {
+    if (is(v, V::tensor) && (v->text == "parameter" || v->text == "buffer")) return v->assumed;
+    return is(v, V::instance) && v->object != instance->object && isModule(v) && moduleAssumed(v, depth + 1);
+  };
+  for (const auto& [k, v] : heap_.at(instance->object).slots) {
+    if (!v || k == "$element") continue;
+    if (k != "$items") { if (part(v)) return true; continue; }
+    for (const auto& i : v->items) if (part(i)) return true;
+  }
+  return false;
 }
 
 Value Interp::moveTarget(Args& args, const Node* n, bool& is_device, bool receiver_known) {
@@ -130,7 +181,7 @@ Value Interp::tensorAttribute(const Value& tensor, std::string_view name) {
   if (same_place.count(name)) return tensorOn(tensor->device);
   if (name == "dtype") {
     if (tensor->dtype == DType::other) return unknown("a dtype that is not known");
-    auto v = std::make_shared<Val>();
+    auto v = makeVal();
     v->kind = V::dtype;
     v->dtype = tensor->dtype;
     v->text = std::string(dtypeName(tensor->dtype));
@@ -139,7 +190,7 @@ Value Interp::tensorAttribute(const Value& tensor, std::string_view name) {
   if (name == "shape") {
     if (!tensor->shape) return unknown("a shape that is not known");
     std::vector<Value> items;
-    for (const auto s : *tensor->shape) items.push_back(integer(s));
+    for (const auto s : *tensor->shape) items.push_back(assumedIf(tensor->assumed, integer(s)));
     return tuple(std::move(items));
   }
   if (name.starts_with("is_") && kMovers.count(name.substr(3))) {
@@ -153,7 +204,7 @@ Value Interp::tensorAttribute(const Value& tensor, std::string_view name) {
     if (known && all == any) return boolean(all);
     return unknown("a condition that is not known");
   }
-  auto v = std::make_shared<Val>();
+  auto v = makeVal();
   v->kind = V::bound;
   v->self = tensor;
   v->text = std::string(name);
@@ -164,7 +215,7 @@ Value Interp::callTensor(const Value& tensor, const std::string& method, Args& a
   const bool certain = tensor->text != "?";
   const std::string call = (certain ? "Tensor." : ".") + method;
   const auto moved = [&](const Value& device) {
-    auto t = std::make_shared<Val>(*tensor);
+    auto t = makeVal(*tensor);
     t->device = device;
     t->made_by = nullptr;
     if (t->text != "?") t->text.clear();
@@ -186,7 +237,7 @@ Value Interp::callTensor(const Value& tensor, const std::string& method, Args& a
       std::string where;
       forEach(tensor->device, [&](const Value& d) { if (d->kind == V::device) where += (where.empty() ? "" : " or ") + d->text; });
       note(n, "cast, stays on " + (where.empty() ? "its device" : where));
-      auto t = std::make_shared<Val>(*tensor);
+      auto t = makeVal(*tensor);
       if (const Arg* a = args.get(0, "dtype"); a && is(a->value, V::dtype)) t->dtype = a->value->dtype;
       t->made_by = nullptr;
       return t;
@@ -194,7 +245,7 @@ Value Interp::callTensor(const Value& tensor, const std::string& method, Args& a
     Args event = args;
     event.list.push_back({"$target", target, nullptr});
     emit(n, call, tensor, event);
-    record(n, call, "move", target, bytes, how);
+    record(n, call, "move", target, bytes, how, tensor->assumed);
     noteCopy(n, tensor->device, target, bytes);
     return lateCopy(moved(target), tensor, args, n);
   }
@@ -210,7 +261,7 @@ Value Interp::callTensor(const Value& tensor, const std::string& method, Args& a
     Args event = args;
     event.list.push_back({"$target", target, nullptr});
     emit(n, call, tensor, event);
-    record(n, call, "move", target, bytes, how);
+    record(n, call, "move", target, bytes, how, tensor->assumed);
     noteCopy(n, tensor->device, target, bytes);
     return moved(target);
   }
@@ -219,7 +270,7 @@ Value Interp::callTensor(const Value& tensor, const std::string& method, Args& a
     Args event = args;
     event.list.push_back({"$target", cpu, nullptr});
     emit(n, call, tensor, event);
-    record(n, call, "copy", cpu, bytes, how);
+    record(n, call, "copy", cpu, bytes, how, tensor->assumed);
     noteCopy(n, tensor->device, cpu, bytes);
     return moved(cpu);
   }
@@ -243,7 +294,7 @@ Value Interp::callTensor(const Value& tensor, const std::string& method, Args& a
   if (method == "type" && !args.list.empty()) {
     const Value& to = args.list[0].value;
     if (is(to, V::dtype)) {
-      auto t = std::make_shared<Val>(*tensor);
+      auto t = makeVal(*tensor);
       t->dtype = to->dtype;
       t->made_by = nullptr;
       return t;
@@ -262,11 +313,11 @@ Value Interp::callTensor(const Value& tensor, const std::string& method, Args& a
     return unknown("`." + method + "()` of a tensor");
   }
   if (method == "requires_grad_" || method == "detach" || method == "contiguous" || method == "clone" || method == "pin_memory") {
-    auto t = std::make_shared<Val>(*tensor);
+    auto t = makeVal(*tensor);
     t->made_by = nullptr;
     return t;
   }
-  auto t = std::make_shared<Val>(*tensorOn(tensor->device));
+  auto t = makeVal(*tensorOn(tensor->device));
   if (!certain) t->text = "?";
   return t;
 }
@@ -274,13 +325,19 @@ Value Interp::callTensor(const Value& tensor, const std::string& method, Args& a
 std::optional<Value> Interp::callModuleMethod(const Value& instance, const std::string& method, Args& args, const Node* n) {
   if (!isModule(instance)) return std::nullopt;
   const std::string call = "Module." + method;
+  static const std::map<std::string, DType, std::less<>> casts = {{"half", DType::float16}, {"bfloat16", DType::bfloat16}, {"float", DType::float32}, {"double", DType::float64}};
+  if (const auto cast = casts.find(method); cast != casts.end()) castModule(instance, cast->second);
+  if (method == "to" || method == "type" || method == "to_empty")   // .to(dtype), .to(device, dtype), .to(dtype=...)
+    for (const auto& a : args.list)
+      if ((a.name.empty() || a.name == "dtype" || a.name == "dst_type") && is(a.value, V::dtype)) castModule(instance, a.value->dtype);
   const auto bytes = moduleBytes(instance);
-  const std::string how = bytes ? "parameters and buffers, float32" : "a layer's size does not follow from literals";
+  const Value dtype = heap_.get(instance->object, "$dtype");
+  const std::string how = bytes ? "parameters and buffers, " + (dtype ? dtype->text : std::string("float32")) : "a layer's size does not follow from literals";
   const auto move = [&](const char* kind, const Value& target) {
     Args event = args;
     event.list.push_back({"$target", target, nullptr});
     emit(n, call, instance, event);
-    record(n, call, kind, target, bytes, how);
+    record(n, call, kind, target, bytes, how, moduleAssumed(instance), instance->object);
     noteCopy(n, moduleDevice(instance), target, bytes);
     moveModule(instance, target);
     return instance;
@@ -307,9 +364,9 @@ std::optional<Value> Interp::callModuleMethod(const Value& instance, const std::
     return move("move", d ? asDevice(d->value, n) : unknown("no device is given"));
   }
   if (method == "parameters" || method == "buffers") {
-    auto t = std::make_shared<Val>(*tensorOn(moduleDevice(instance)));
+    auto t = makeVal(*tensorOn(moduleDevice(instance)));
     t->text = "parameter";
-    auto v = std::make_shared<Val>(*iterableOf(t));
+    auto v = makeVal(*iterableOf(t));
     v->items = {instance};  // so that an optimizer knows whose parameters it got
     return v;
   }
@@ -320,7 +377,7 @@ std::optional<Value> Interp::callModuleMethod(const Value& instance, const std::
     if (name && is(name->value, V::string) && t)
       heap_.set(instance->object, name->value->text, map(t->value, [&](const Value& v) -> Value {
         if (v->kind != V::tensor) return v;
-        auto b = std::make_shared<Val>(*v);
+        auto b = makeVal(*v);
         b->text = method == "register_buffer" ? "buffer" : "parameter";
         return b;
       }));
@@ -345,8 +402,8 @@ std::optional<Value> Interp::callModuleMethod(const Value& instance, const std::
   static const Names same_object = {"train", "eval", "half", "float", "double", "bfloat16", "requires_grad_", "apply", "type"};
   if (same_object.count(method)) return instance;
   if (method == "state_dict") {
-    auto entry = std::make_shared<Val>(*tensorOn(moduleDevice(instance)));
-    auto v = std::make_shared<Val>();
+    auto entry = makeVal(*tensorOn(moduleDevice(instance)));
+    auto v = makeVal();
     v->kind = V::dict;
     v->object = heap_.make();
     heap_.set(v->object, "$any", entry);
@@ -360,7 +417,7 @@ std::optional<Value> Interp::callModuleMethod(const Value& instance, const std::
 
 std::optional<Value> Interp::callOnUnknown(const Value& receiver, const std::string& method, Args& args, const Node* n) {
   const auto maybe = [&](const Value& device) -> Value {
-    auto t = std::make_shared<Val>(*tensorOn(device));
+    auto t = makeVal(*tensorOn(device));
     t->text = "?";
     return t;
   };

@@ -2,12 +2,14 @@
 #include <array>
 
 #include "lsp/predict/bytes.h"
+#include "lsp/python/assumed.h"
 #include "lsp/python/interp.h"
+#include "lsp/python/name_set.h"
 
 namespace flagos::lsp {
 namespace {
 
-using Names = std::set<std::string, std::less<>>;
+using Names = NameSet;
 
 const Names kFactories = {"zeros", "ones", "empty", "full", "rand", "randn", "randint", "randperm", "arange", "range",
     "linspace", "logspace", "eye", "tensor", "as_tensor", "asarray", "empty_strided", "tril_indices", "triu_indices",
@@ -41,7 +43,7 @@ bool capital(std::string_view s) { return !s.empty() && s[0] >= 'A' && s[0] <= '
 std::optional<Value> Interp::externalAttribute(const std::string& name) {
   if (name.starts_with("torch.")) {
     if (const auto dtype = dtypeFromName(name); dtype && name.find('.', 6) == std::string::npos) {
-      auto v = std::make_shared<Val>();
+      auto v = makeVal();
       v->kind = V::dtype;
       v->text = std::string(dtypeName(*dtype));
       v->dtype = *dtype;
@@ -104,21 +106,26 @@ Value Interp::tensorFrom(Args& args, std::string_view why) {
 Value Interp::factory(const std::string& name, Args& args, const Node* n) {
   const Arg* device = args.keyword("device");
   const auto size = factorySize(name.substr(6), args);
-  auto out = std::make_shared<Val>();
+  auto out = makeVal();
   out->kind = V::tensor;
   out->dtype = size.dtype;
   out->shape = size.shape;
+  out->assumed = assumesIn(args);
   const std::optional<double> bytes = size.bytes();
   const auto filled = [&](const Value& where) {   // what making it costs: nothing where memory is only taken
     static const std::map<std::string, std::string, std::less<>> fills = {{"zeros", "aten::zero_"}, {"ones", "aten::fill_.Scalar"},
         {"full", "aten::fill_.Scalar"}, {"rand", "aten::uniform_"}, {"randn", "aten::normal_"}};
     const auto f = fills.find(name.substr(6));
-    if (f != fills.end() && size.shape && dtypeBytes(size.dtype) > 0) noteOps(n, {{f->second, {{*size.shape, size.dtype}}, ""}}, where);
+    if (f != fills.end() && size.shape && dtypeBytes(size.dtype) > 0) {
+      const size_t before = ops_.size();
+      noteOps(n, {{f->second, {{*size.shape, size.dtype}}, ""}}, where);
+      if (ops_.size() > before) ops_.back().assumed = out->assumed;
+    }
   };
   if (device && !is(device->value, V::none)) {
     out->device = asDevice(device->value, device->node ? device->node : n);
     out->dims = hasSize(name, args);
-    record(n, name, "placement", out->device, bytes, size.how());
+    record(n, name, "placement", out->device, bytes, size.how(), out->assumed);
     filled(out->device);
     emit(n, name, nullptr, args);
     return out;
@@ -128,7 +135,7 @@ Value Interp::factory(const std::string& name, Args& args, const Node* n) {
   bool decided = false;
   out->device = defaultDevice(decided);
   if (decided) {
-    record(n, name, "placement", out->device, bytes, size.how());
+    record(n, name, "placement", out->device, bytes, size.how(), out->assumed);
     filled(out->device);
   } else if (args.unknown_rest) {
     out->device = unknown("`device` may come from **kwargs that are not followed");
@@ -144,13 +151,13 @@ Value Interp::factory(const std::string& name, Args& args, const Node* n) {
 
 Value Interp::layer(const std::string& name, Args& args, const Node* n) {
   const std::string cls = name.substr(name.rfind('.') + 1);
-  auto v = std::make_shared<Val>();
+  auto v = makeVal();
   v->kind = V::instance;
   v->object = heap_.make();
   heap_.at(v->object).cls = external(name);
   heap_.at(v->object).born = n;
   const auto& names = layerParameters(cls);
-  auto config = std::make_shared<Val>();   // the constructor's arguments by name, for the shapes of its results
+  auto config = makeVal();   // the constructor's arguments by name, for the shapes of its results
   config->kind = V::partial;
   for (size_t i = 0; i < args.list.size() && !args.unknown_rest; ++i) {
     const auto& a = args.list[i];
@@ -174,17 +181,24 @@ Value Interp::layer(const std::string& name, Args& args, const Node* n) {
     return v;
   }
   if (const auto size = layerSize(cls, args)) heap_.set(v->object, "$bytes", integer(static_cast<int64_t>(*size)));
+  if (assumesIn(args)) heap_.set(v->object, "$assumed", boolean(true));
+  if (const Arg* tracked = args.get(4, "track_running_stats"); cls.starts_with("BatchNorm") && (!tracked || truth(tracked->value) == Truth::yes))
+    heap_.set(v->object, "$counter", integer(8));   // num_batches_tracked: no cast changes it
+  if (const Arg* dtype = args.keyword("dtype"); dtype && is(dtype->value, V::dtype)) heap_.set(v->object, "$dtype", dtype->value);
   const Arg* device = args.keyword("device");
   bool decided = false;
   const Value by_default = defaultDevice(decided);
-  const auto bytes = layerSize(cls, args);
+  const auto bytes = moduleBytes(v);
+  const Value dtype = heap_.get(v->object, "$dtype");
+  const std::string how = bytes ? "parameters and buffers, " + (dtype ? dtype->text : std::string("float32")) : "the size of a " + cls + " does not follow from literals here";
+  const bool assumed = moduleAssumed(v);
   if (device && !is(device->value, V::none)) {
     const Value d = asDevice(device->value, device->node ? device->node : n);
     heap_.set(v->object, "$device", d);
-    record(n, name, "placement", d, bytes, bytes ? "parameters and buffers, float32" : "the size of a " + cls + " does not follow from literals here");
+    record(n, name, "placement", d, bytes, how, assumed);
   } else if (decided) {
     heap_.set(v->object, "$device", by_default);
-    if (!bytes || *bytes > 0) record(n, name, "placement", by_default, bytes, bytes ? "parameters and buffers, float32" : "the size of a " + cls + " does not follow from literals here");
+    if (!bytes || *bytes > 0) record(n, name, "placement", by_default, bytes, how, assumed);
   } else if (args.unknown_rest) {
     heap_.set(v->object, "$device", unknown("`device` may come from **kwargs that are not followed"));
   }
@@ -249,7 +263,7 @@ std::optional<Value> Interp::callDeviceModule(const std::string& type, const std
       if (!actual.empty()) heap_.set(0, "$current:" + actual, d);
       return none();
     }
-    auto context = std::make_shared<Val>();
+    auto context = makeVal();
     context->kind = V::external;
     context->text = "$current:" + actual;
     context->self = d;
@@ -282,7 +296,7 @@ std::optional<Value> Interp::callTorch(const std::string& name, Args& args, cons
     if (!d || is(d->value, V::none)) {
       const Value t = args.at(0) ? map(args.at(0)->value, [&](const Value& v) -> Value {
         if (v->kind != V::tensor) return tensorOn(unknown("`" + textOf(n, 40) + "` is made like something that is not followed"));
-        auto like = std::make_shared<Val>(*v);
+        auto like = makeVal(*v);
         like->made_by = nullptr;
         return like;
       }) : tensorOn(unknown("made like nothing"));
@@ -293,7 +307,7 @@ std::optional<Value> Interp::callTorch(const std::string& name, Args& args, cons
     if (const Value& t = args.at(0) ? args.at(0)->value : nullptr; is(t, V::tensor)) { like.shape = t->shape; like.dtype = t->dtype; }
     if (const Arg* dtype = args.keyword("dtype"); dtype && !is(dtype->value, V::none)) like.dtype = is(dtype->value, V::dtype) ? dtype->value->dtype : DType::other;
     record(n, name, "placement", device, like.bytes(), like.how());
-    auto made = std::make_shared<Val>(*tensorOn(device));
+    auto made = makeVal(*tensorOn(device));
     made->shape = like.shape;
     made->dtype = like.dtype;
     return made;
@@ -328,13 +342,13 @@ std::optional<Value> Interp::callTorch(const std::string& name, Args& args, cons
       return v->kind == V::function ? unknown("map_location is a function") : asDevice(v, m->node ? m->node : n);
     });
     record(n, name, "placement", target, std::nullopt, "the file's size is not read");
-    auto loaded = std::make_shared<Val>(*tensorOn(target));
+    auto loaded = makeVal(*tensorOn(target));
     loaded->text = "?";
     return loaded;
   }
   if (rest == "Generator") {
     const Arg* d = args.get(0, "device");
-    auto g = std::make_shared<Val>(*external("torch.Generator()"));
+    auto g = makeVal(*external("torch.Generator()"));
     g->device = d ? asDevice(d->value, n) : deviceValue("cpu", here(n, "generators are made on the CPU"));
     if (d) record(n, name, "placement", g->device);
     return g;
@@ -353,7 +367,7 @@ std::optional<Value> Interp::callTorch(const std::string& name, Args& args, cons
   }
   if (rest == "nn.Parameter" || rest == "nn.parameter.Parameter") {
     const Value t = tensorFrom(args, name);
-    auto p = std::make_shared<Val>(*t);
+    auto p = makeVal(*t);
     p->text = "parameter";
     if (args.at(0) && is(args.at(0)->value, V::tensor)) {
       p->shape = args.at(0)->value->shape;
@@ -375,7 +389,7 @@ std::optional<Value> Interp::callTorch(const std::string& name, Args& args, cons
   if (rest == "utils.data.TensorDataset") {
     std::vector<Value> parts;
     for (const auto& a : args.list) parts.push_back(elementOf(a.value));
-    auto v = std::make_shared<Val>();
+    auto v = makeVal();
     v->kind = V::instance;
     v->object = heap_.make();
     heap_.at(v->object).cls = external(name);
@@ -385,7 +399,7 @@ std::optional<Value> Interp::callTorch(const std::string& name, Args& args, cons
   if (rest == "utils.data.DataLoader") {
     emit(n, name, nullptr, args);
     const Arg* data = args.get(0, "dataset");
-    auto v = std::make_shared<Val>();
+    auto v = makeVal();
     v->kind = V::instance;
     v->object = heap_.make();
     heap_.at(v->object).cls = external(name);
@@ -395,7 +409,7 @@ std::optional<Value> Interp::callTorch(const std::string& name, Args& args, cons
     const bool pinned = pin && truth(pin->value) == Truth::yes;
     const std::function<Value(const Value&)> batch = [&](const Value& e) {
       return map(e, [&](const Value& x) -> Value {
-        auto part = std::make_shared<Val>(*x);
+        auto part = makeVal(*x);
         if (x->kind == V::tuple || x->kind == V::list) for (auto& i : part->items) i = batch(i);
         if (x->kind == V::integer || x->kind == V::real || x->kind == V::string) *part = *unknown("a batch that the DataLoader collates");
         if (part->kind == V::tensor || part->kind == V::unknown) part->loader = n;

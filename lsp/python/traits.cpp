@@ -3,11 +3,12 @@
 #include <algorithm>
 
 #include "lsp/python/interp.h"
+#include "lsp/python/name_set.h"
 
 namespace flagos::lsp {
 namespace {
 
-using Names = std::set<std::string, std::less<>>;
+using Names = NameSet;
 
 // Results that autograd does not follow.
 const Names kNoGraph = {"detach", "argmax", "argmin", "argsort", "nonzero", "eq", "ne", "lt", "gt", "le", "ge", "isnan", "isinf", "isfinite",
@@ -85,7 +86,7 @@ Value Interp::withTraits(const Value& result, const Value& receiver, const Args&
     const DType dtype = kBool.count(name) ? DType::bool_ : r->dtype;
     const bool has_dims = r->dims || dims || (kKeepsDims.count(name) && receiver && hasDims(receiver));
     if (r->graph == graph && r->dims == has_dims && r->pinned == pinned && r->loader == loader && r->dtype == dtype) return r;
-    auto t = std::make_shared<Val>(*r);
+    auto t = makeVal(*r);
     t->graph = graph;
     t->dims = has_dims;
     t->pinned = pinned;
@@ -98,7 +99,7 @@ Value Interp::withTraits(const Value& result, const Value& receiver, const Args&
 Value Interp::lateCopy(const Value& result, const Value& from, const Args& args, const Node* n) {
   const auto to = certainDevices(result);
   const bool on_host = !to.empty() && std::all_of(to.begin(), to.end(), [](const auto& d) { return d == "cpu"; });
-  auto t = std::make_shared<Val>(*result);
+  auto t = makeVal(*result);
   t->late = on_host && isTrue(args, "non_blocking") && onAccelerator(from) ? n : nullptr;
   return t;
 }

@@ -2,23 +2,54 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <new>
 
 namespace flagos::lsp {
 namespace {
 constexpr size_t kMaxAlternatives = 16;
 
-std::shared_ptr<Val> make(V kind) {
-  auto v = std::make_shared<Val>();
+NewVal make(V kind) {
+  auto v = makeVal();
   v->kind = kind;
   return v;
 }
+
+// Blocks of freed values, used again: an analysis makes and drops hundreds of thousands.
+struct Pool {
+  std::vector<void*> free;
+  ~Pool() { for (void* p : free) std::free(p); }
+};
+constexpr size_t kPooled = 4096;
+Pool& pool() {
+  thread_local Pool p;
+  return p;
+}
 }  // namespace
 
+void* Val::operator new(size_t size) {
+  auto& free = pool().free;
+  if (free.empty()) {
+    if (void* p = std::malloc(size)) return p;
+    throw std::bad_alloc();
+  }
+  void* p = free.back();
+  free.pop_back();
+  return p;
+}
+
+void Val::operator delete(void* p) {
+  auto& free = pool().free;
+  if (free.size() < kPooled) free.push_back(p); else std::free(p);
+}
+
+void Val::recycle(const Val* v) { delete v; }
+
 Value unknown(std::string reason) { auto v = make(V::unknown); v->text = std::move(reason); return v; }
-Value none() { static const Value v = make(V::none); return v; }
+Value none() { thread_local const Value v = make(V::none); return v; }
 Value boolean(bool b) {
-  static const Value yes = [] { auto v = make(V::boolean); v->number = 1; return v; }();
-  static const Value no = make(V::boolean);
+  thread_local const Value yes = [] { auto v = make(V::boolean); v->number = 1; return v; }();
+  thread_local const Value no = make(V::boolean);
   return b ? yes : no;
 }
 Value integer(int64_t n) { auto v = make(V::integer); v->number = n; return v; }
@@ -32,7 +63,7 @@ Value iterableOf(Value element) { auto v = make(V::iterable); v->self = std::mov
 Value tensorOn(Value device) { auto v = make(V::tensor); v->device = std::move(device); return v; }
 
 Value withOrigin(const Value& v, Origin o) {
-  auto copy = std::make_shared<Val>(*v);
+  auto copy = makeVal(*v);
   copy->origin = std::move(o);
   return copy;
 }
@@ -45,7 +76,7 @@ bool same(const Value& a, const Value& b) {
   if (!(a->origin == b->origin) || a->items.size() != b->items.size() || a->dtype != b->dtype || a->shape != b->shape ||
       a->made_by != b->made_by || a->named.size() != b->named.size())
     return false;
-  if (a->graph != b->graph || a->dims != b->dims || a->pinned != b->pinned || a->loader != b->loader || a->late != b->late) return false;
+  if (a->graph != b->graph || a->dims != b->dims || a->pinned != b->pinned || a->assumed != b->assumed || a->loader != b->loader || a->late != b->late) return false;
   if (!same(a->device, b->device) || !same(a->self, b->self)) return false;
   for (size_t i = 0; i < a->items.size(); ++i) if (!same(a->items[i], b->items[i])) return false;
   for (size_t i = 0; i < a->named.size(); ++i)
@@ -63,14 +94,14 @@ void addAlternative(std::vector<Value>& out, const Value& v) {
     if (same(o, v)) return;
     if (o->kind == V::unknown && v->kind == V::unknown) {  // one reason is enough
       if (o->loader != v->loader) {
-        auto merged = std::make_shared<Val>(*o);
+        auto merged = makeVal(*o);
         merged->loader = nullptr;
         o = merged;
       }
       return;
     }
     if (o->kind == V::tensor && v->kind == V::tensor) {
-      auto merged = std::make_shared<Val>(*o);
+      auto merged = makeVal(*o);
       merged->device = join(o->device, v->device);
       if (o->shape != v->shape) merged->shape.reset();
       if (o->dtype != v->dtype) merged->dtype = DType::other;
@@ -78,6 +109,7 @@ void addAlternative(std::vector<Value>& out, const Value& v) {
       merged->graph = o->graph && v->graph;
       merged->dims = o->dims && v->dims;
       merged->pinned = o->pinned && v->pinned;
+      merged->assumed = o->assumed || v->assumed;
       if (o->loader != v->loader) merged->loader = nullptr;
       if (o->late != v->late) merged->late = nullptr;
       o = merged;
@@ -104,18 +136,6 @@ Value join(const Value& a, const Value& b) {
 Value joinAll(const std::vector<Value>& values) {
   Value out;
   for (const auto& v : values) out = join(out, v);
-  return out;
-}
-
-void forEach(const Value& v, const std::function<void(const Value&)>& fn) {
-  if (!v) return;
-  if (v->kind != V::union_) { fn(v); return; }
-  for (const auto& i : v->items) fn(i);
-}
-
-Value map(const Value& v, const std::function<Value(const Value&)>& fn) {
-  Value out;
-  forEach(v, [&](const Value& alternative) { out = join(out, fn(alternative)); });
   return out;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lsp/python/ast.h"
+#include "lsp/python/counted.h"
 #include "runtime/base/dtype.h"
 
 namespace flagos::lsp {
@@ -51,9 +52,17 @@ enum class V : uint8_t {
 };
 
 struct Val;
-using Value = std::shared_ptr<const Val>;
+using Value = Counted<const Val>;   // of the thread that analyses
+using NewVal = Counted<Val>;        // while it is being filled in
 
 struct Val {
+  Val() = default;
+  Val(const Val& o) = default;
+  static void recycle(const Val* v);
+  static void* operator new(size_t size);
+  static void operator delete(void* p);
+
+  Uses uses;
   V kind = V::unknown;
   std::string text;
   int64_t number = 0;
@@ -72,9 +81,13 @@ struct Val {
   bool graph = false;                         // holds an autograd graph
   bool dims = false;                          // has at least one dimension
   bool pinned = false;                        // in pinned host memory
+  bool assumed = false;                       // a number, or a tensor's size: holds unless the caller or the command line says otherwise
   const Node* loader = nullptr;               // came out of this DataLoader call (unknown values too)
   const Node* late = nullptr;                 // on the host, being filled by this non-blocking copy
 };
+
+inline NewVal makeVal() { return NewVal(new Val); }
+inline NewVal makeVal(const Val& like) { return NewVal(new Val(like)); }
 
 enum class Truth : uint8_t { no, yes, unknown };
 
@@ -97,9 +110,21 @@ Value join(const Value& a, const Value& b);
 Value joinAll(const std::vector<Value>& values);
 bool same(const Value& a, const Value& b);
 // Calls fn for every alternative (once for a value that is no union).
-void forEach(const Value& v, const std::function<void(const Value&)>& fn);
+template <typename F> void forEach(const Value& v, F&& fn) {
+  if (!v) return;
+  if (v->kind != V::union_) { fn(v); return; }
+  const Value all = v;   // fn may change what `v` is a part of
+  for (const auto& i : all->items) fn(i);
+}
 // The alternatives' images, joined.
-Value map(const Value& v, const std::function<Value(const Value&)>& fn);
+template <typename F> Value map(const Value& v, F&& fn) {
+  if (!v) return nullptr;
+  if (v->kind != V::union_) return fn(v);
+  const Value all = v;
+  Value out;
+  for (const auto& i : all->items) out = join(out, fn(i));
+  return out;
+}
 bool isAny(const Value& v, V kind);          // some alternative is of this kind
 inline bool is(const Value& v, V kind) { return v && v->kind == kind; }
 Truth truth(const Value& v);

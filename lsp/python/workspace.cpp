@@ -46,6 +46,8 @@ void Workspace::setRoots(std::vector<std::string> roots) {
   for (auto& r : roots) while (r.size() > 1 && r.back() == '/') r.pop_back();
   roots_ = std::move(roots);
   resolved_.clear();
+  walk_.reset();
+  complete_ = false;
   listed_at_ = 0;
 }
 
@@ -74,7 +76,8 @@ std::shared_ptr<const SourceUnit> Workspace::file(const std::string& path) {
     e.checked = turn_;
     if (std::optional<std::string> open = overlay_(path)) {
       if (unit && e.open && unit->text == *open) return unit;
-      unit = makeUnit(path, std::move(*open));
+      const bool lent = lent_.tree && *lent_.path == path && *lent_.text == *open;
+      unit = lent ? makeUnit(path, std::move(*open), *lent_.tree) : makeUnit(path, std::move(*open));
       e.open = true;
       e.unit = unit;
       return unit;
@@ -87,11 +90,16 @@ std::shared_ptr<const SourceUnit> Workspace::file(const std::string& path) {
   if (!st.regular) { cache_.erase(path); return nullptr; }
   if (unit && e.stamp == st.stamp && e.size == st.size) return unit;
   auto read = readFile(path, kMaxSourceBytes);
-  if (!read) { cache_.erase(path); return nullptr; }
+  if (!read || !SyntaxTree::readable(*read)) { cache_.erase(path); return nullptr; }
   e.stamp = st.stamp;
   e.size = st.size;
   e.open = false;
-  unit = makeUnit(path, std::move(*read));
+  auto later = std::make_shared<SourceUnit>();
+  later->path = path;
+  later->text = std::move(*read);
+  later->lines = LineIndex(later->text);
+  later->ast.readLater(later->text);
+  unit = later;
   e.unit = unit;
   return unit;
 }

@@ -40,6 +40,9 @@ class Workspace {
   // The path only; "" = not in the workspace.
   std::string resolve(const std::string& from_path, const std::string& module);
   std::shared_ptr<const SourceUnit> file(const std::string& path);
+  // The syntax tree of an open text, until the next begin(): a module that imports that file does not read it again. Both
+  // must live as long.
+  void lend(const std::string* path, const std::string* text, const SyntaxTree* tree) { lent_ = {path, text, tree}; }
   // Once before each analysis: files are looked at again if that was more than half a second ago.
   void begin();
 
@@ -72,11 +75,14 @@ class Workspace {
   };
   struct Status { uint64_t checked = 0; bool regular = false; int64_t stamp = 0, size = 0; };
   struct Imports { int64_t stamp = -1, size = -1; bool words = false, settings = false; std::vector<std::string> files; };
+  struct Walk;                                                 // of the roots' folders, between two calls of index()
   const Status& status(const std::string& path);
-  void listRoots();
+  bool listRoots(uint64_t until);                              // false: not yet done
   Imports importsOf(const std::string& path, std::string_view text);
 
+  struct Lent { const std::string* path = nullptr; const std::string* text = nullptr; const SyntaxTree* tree = nullptr; };
   Overlay overlay_;
+  Lent lent_;
   std::vector<std::string> roots_;
   std::map<std::string, Entry> cache_;
   std::unordered_map<std::string, Status> statuses_;
@@ -84,6 +90,7 @@ class Workspace {
   std::unordered_map<std::string, Imports> imports_;
   std::unordered_map<std::string, std::vector<std::string>> importers_;
   std::vector<std::string> listed_;
+  std::shared_ptr<Walk> walk_;
   size_t next_ = 0;                                            // of listed_: read so far
   bool complete_ = false, too_many_ = false, indexing_ = true;
   uint64_t generation_ = 1;                                    // of the disk

@@ -6,6 +6,8 @@
 namespace flagos::lsp {
 namespace {
 
+constexpr uint64_t kTypingNs = 300'000'000;
+
 // What a client without notebook support makes of a cell.
 bool isCellUri(std::string_view uri) { return uri.starts_with("vscode-notebook-cell:"); }
 
@@ -41,7 +43,9 @@ Place Server::find(const std::string& uri) {
 
 void Server::edited(Open& o) {
   markDirty(o);
-  o.edited_at = last_edit_ = nowNs();
+  const uint64_t now = nowNs();
+  o.typing = now - o.edited_at < kTypingNs;
+  o.edited_at = last_edit_ = now;
   front_ = o.doc.uri();
   markFollowers(o.doc.path());
 }

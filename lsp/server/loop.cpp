@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -77,11 +78,19 @@ struct Queue {
   std::condition_variable wake;
   std::deque<Event> events;
   std::set<std::string> cancelled;      // ids, as text
+  std::map<std::string, int> edits;     // URI -> edits in `events`
   bool live_pending = false;
 
+  // The document that a message edits, or "".
+  static std::string edited(const Event& e) {
+    if (e.kind != Event::Kind::message || textMember(e.message, "method") != "textDocument/didChange") return {};
+    return textMember(path(e.message, "params.textDocument"), "uri");
+  }
   void push(Event e) {
+    const std::string uri = edited(e);
     {
       const std::lock_guard guard(lock);
+      if (!uri.empty()) ++edits[uri];
       events.push_back(std::move(e));
     }
     wake.notify_one();
@@ -174,6 +183,10 @@ int serve(ServerOptions options) {
       queue->push(std::move(e));
     }).detach();
   };
+  world.edit_waits = [queue](const std::string& uri) {
+    const std::lock_guard guard(queue->lock);
+    return queue->edits.count(uri) > 0;
+  };
   Server server(std::move(options), world);
 
   bool ended = false;
@@ -193,6 +206,7 @@ int serve(ServerOptions options) {
       if (!queue->events.empty()) {
         event = std::move(queue->events.front());
         queue->events.pop_front();
+        if (const std::string uri = Queue::edited(*event); !uri.empty() && --queue->edits[uri] <= 0) queue->edits.erase(uri);
         if (event->kind == Event::Kind::live) queue->live_pending = false;
       }
       empty = queue->events.empty();

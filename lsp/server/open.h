@@ -21,6 +21,7 @@ struct Open {
   std::string problem;                   // why there is no analysis
   bool dirty = true, publish = true;
   uint64_t dirty_since = 0, edited_at = 0, used_at = 0, cost_ns = 0;   // cost: of the last analysis
+  bool typing = false;                   // the last edit came soon after the one before
   std::optional<LiveFile> live;
   std::vector<Finding> live_findings;    // what only the running process proves
   uint64_t live_version = 0;

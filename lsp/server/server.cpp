@@ -13,14 +13,15 @@
 namespace flagos::lsp {
 namespace {
 constexpr uint64_t kQuietNs = 150'000'000;           // a storm of edits is analysed at least this often
-constexpr uint64_t kSlowNs = 50'000'000;             // a document that takes longer waits for a pause in typing
-constexpr uint64_t kLongestWaitNs = 500'000'000;
+constexpr uint64_t kSlowNs = 50'000'000;             // a document that takes longer waits for a pause in typing: half of what
+constexpr uint64_t kLongestWaitNs = 150'000'000;     // it takes, but not longer than this
+constexpr uint64_t kUnseenNs = 500'000'000;          // findings that are older than this are brought up to date even while the user types
 constexpr uint64_t kRefreshNs = 2'000'000'000;       // inlay refresh is global: not more often than this
 constexpr uint64_t kAfterEditNs = 1'250'000'000;     // and not while the user types
 constexpr size_t kKeptAnalyses = 16;                 // trees of the documents used last; the others are read again when asked for
 constexpr size_t kAnsweredIds = 256;
 constexpr size_t kKeptModuleBytes = 512u << 10;
-constexpr unsigned kTrimEvery = 16;
+constexpr unsigned kTrimEvery = 16, kTrimAtOnce = 64;   // analyses
 }  // namespace
 
 Server::Server(ServerOptions options, World world)
@@ -206,7 +207,7 @@ void Server::sendStatus() {
   notify("flagos/status", {{"state", now.state}, {"text", now.text}, {"tooltip", now.tooltip}, {"severity", now.severity}});
 }
 
-void Server::ensure(Open& o) {
+void Server::ensure(Open& o, bool unasked) {
   o.used_at = nowNs();
   if (o.dirty || (!o.analysis && o.problem.empty())) {
     o.dirty = false;
@@ -230,14 +231,22 @@ void Server::ensure(Open& o) {
       options.severity = severityFile(o.doc.path().substr(0, o.doc.path().rfind('/') + 1));
       for (const auto& [code, level] : severity_) options.severity[code] = level;
       const std::string name = o.doc.path().empty() ? o.doc.uri() : o.doc.path();
-      o.analysis = analyse(makeUnit(name, o.doc.text(), *tree), workspace_, options);
+      if (unasked && world_.edit_waits && !o.notebook)
+        options.stop = [this, &o, until = o.dirty_since + kUnseenNs] { return nowNs() < until && world_.edit_waits(o.doc.uri()); };
+      o.analysis = analyse(makeUnit(name, o.doc.text(), *tree), workspace_, options, &*tree);
+      if (o.analysis->abandoned) {
+        o.analysis.reset();
+        o.dirty = true;
+        return;
+      }
       for (const auto& u : o.analysis->others) o.follows.push_back(u->path);
       o.analysis->others.clear();   // their trees are the workspace's to keep
       if (o.notebook) sayCells(*o.analysis, *o.notebook);
     }
     o.cost_ns = nowNs() - start;
     trimMemory(o);
-    if (much || ++analyses_ % kTrimEvery == 0) ::malloc_trim(0);   // what was freed goes back to the system
+    analyses_ += much ? kTrimEvery : 1;
+    if (analyses_ >= kTrimAtOnce) giveBack();
   }
   const auto view = world_.live ? world_.live() : nullptr;
   if (!view || !o.analysis || o.live_version == view->version) return;
@@ -258,6 +267,12 @@ void Server::ensure(Open& o) {
   const auto same = [](const Finding& a, const Finding& b) { return a.code == b.code && a.span == b.span && a.severity == b.severity; };
   if (!std::equal(found.begin(), found.end(), o.live_findings.begin(), o.live_findings.end(), same)) o.publish = true;
   o.live_findings = std::move(found);
+}
+
+// What was freed goes back to the system.
+void Server::giveBack() {
+  analyses_ = 0;
+  ::malloc_trim(0);
 }
 
 // Syntax trees of many open files are most of the memory: those not used lately are dropped; what they said stays shown.
@@ -308,10 +323,13 @@ uint64_t Server::tick(uint64_t now, bool queue_empty) {
   for (auto& [uri, o] : documents_) {
     if (!o->publish || client_.pull_diagnostics) continue;
     uint64_t at = queue_empty ? 0 : o->dirty_since + kQuietNs;
-    if (o->cost_ns > kSlowNs && o->edited_at) at = std::max(at, o->edited_at + std::min(o->cost_ns, kLongestWaitNs));
+    if (o->cost_ns > kSlowNs && o->typing) at = std::max(at, o->edited_at + std::min(o->cost_ns / 2, kLongestWaitNs));
     if (now < at) { later(at); continue; }
+    ensure(*o, true);
+    if (o->dirty) { later(now); continue; }   // an edit waits: it is looked at with it
     publish(*o);
   }
+  if (queue_empty && analyses_ >= kTrimEvery) giveBack();   // after the answers: it takes milliseconds
   if (live_dirty_) {
     live_dirty_ = false;
     sendStatus();

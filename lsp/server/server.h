@@ -40,6 +40,7 @@ class Server {
     std::function<std::shared_ptr<const LiveView>()> live;         // null: not watching
     std::function<void()> start_background;                        // after initialize: look at the machine, watch processes
     std::function<void(Job)> background;                           // runs the job elsewhere, then what it returned in this thread
+    std::function<bool(const std::string& uri)> edit_waits;        // an edit of this document has come and is not yet handled
   };
   Server(ServerOptions options, World world);
 
@@ -72,9 +73,12 @@ class Server {
   void notify(const char* method, Json params);
   void ask(const std::string& id, const char* method, Json params);   // a request of ours
   void answered(const Json& message);
-  void ensure(Open& o);                                // analysis and live values up to date
+  // Analysis and live values up to date. `unasked`: nobody waits for it, so an edit that comes meanwhile ends it; the
+  // document then stays dirty.
+  void ensure(Open& o, bool unasked = false);
   Snapshot snapshot(Open& o);
   void trimMemory(const Open& keep);
+  void giveBack();
   void sendStatus();
   uint64_t refreshHints(uint64_t now);
 

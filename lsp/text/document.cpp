@@ -2,7 +2,7 @@
 
 namespace flagos::lsp {
 namespace {
-constexpr size_t kIncrementalFrom = 256u << 10;
+constexpr size_t kIncrementalFrom = 256u << 10;   // from here on broken text too is read incrementally
 }
 
 Document::Document(std::string uri, std::string path, int version, std::string text)
@@ -75,8 +75,12 @@ void Document::apply(const std::vector<TextChange>& changes, int version, Encodi
 
 const Result<SyntaxTree>& Document::tree() {
   if (!tree_ || tree_is_old_) {
-    const SyntaxTree* old = tree_ && *tree_ && text_.size() >= kIncrementalFrom ? &tree_->value() : nullptr;
+    // How the parser recovers from an error may depend on what it reused. Text without errors has one tree, so that of a
+    // small text is kept only if both trees are sound: an edit then gives what reading the whole text anew would give.
+    const bool big = text_.size() >= kIncrementalFrom;
+    const SyntaxTree* old = tree_ && *tree_ && (big || !(*tree_)->hasErrors()) ? &tree_->value() : nullptr;
     auto fresh = SyntaxTree::parse(text_, old);
+    if (old && !big && (!fresh || fresh->hasErrors())) fresh = SyntaxTree::parse(text_);
     tree_.emplace(std::move(fresh));
     tree_is_old_ = false;
   }

@@ -32,6 +32,8 @@ bool indentedTooDeep(std::string_view text) {
 
 }  // namespace
 
+bool SyntaxTree::readable(std::string_view text) { return text.size() <= kMaxSourceBytes && !indentedTooDeep(text); }
+
 Result<SyntaxTree> SyntaxTree::parse(std::string_view text, const SyntaxTree* old) {
   if (text.size() > kMaxSourceBytes)
     return fail("larger than 2 MiB: device analysis is off for this file", "split the file", Exit::broken_input);

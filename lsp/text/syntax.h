@@ -21,9 +21,11 @@ inline constexpr uint64_t kParseBudgetNs = 2'000'000'000;
 class SyntaxTree {
  public:
   // Errors: the text is too big, too deeply indented, or took too long. `old` (edited with edit()) makes it incremental.
+  static bool readable(std::string_view text);   // of a size and a depth that is parsed
   static Result<SyntaxTree> parse(std::string_view text, const SyntaxTree* old = nullptr);
   void edit(std::string_view before, const LineIndex& lines, Span removed, std::string_view inserted);
   TSNode root() const { return ts_tree_root_node(tree_.get()); }
+  bool hasErrors() const { return ts_node_has_error(root()); }
   explicit operator bool() const { return tree_ != nullptr; }
   std::string sexpr() const;
 

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -17,8 +18,11 @@ namespace flagos::ocl {
 namespace {
 
 using namespace std::chrono_literals;
-// Longer than one compile: saving compiles again, and would take the compiler away from a first step still under way.
-constexpr auto kQuiet = 3s;
+// Saving compiles again, and would take the compiler away from a first step still under way. A first step builds one
+// program after the other: it is over when none has come for several times the longest wait so far, which is long where
+// other work keeps the machine busy.
+constexpr std::chrono::steady_clock::duration kQuiet = 3s, kMostQuiet = 20s;
+constexpr int kWaits = 3;
 constexpr int kExitHandlers = 16;
 
 class Worker {
@@ -26,7 +30,9 @@ class Worker {
   void add(std::function<void()> job, bool soon) {
     std::unique_lock lock(mutex_);
     (soon ? soon_ : later_).push_back(std::move(job));
-    last_ = std::chrono::steady_clock::now();
+    const auto now = std::chrono::steady_clock::now();
+    if (last_ != std::chrono::steady_clock::time_point{}) longest_ = std::max(longest_, now - last_);
+    last_ = now;
     if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
     wake_.notify_all();
   }
@@ -67,7 +73,7 @@ class Worker {
     while (!stopping_) {
       std::deque<std::function<void()>>* list = !soon_.empty() ? &soon_ : nullptr;
       if (!list && !later_.empty()) {
-        const auto due = last_ + kQuiet;
+        const auto due = last_ + std::clamp(kWaits * longest_, kQuiet, kMostQuiet);
         if (hurry_ || std::chrono::steady_clock::now() >= due) {
           list = &later_;
         } else {
@@ -97,6 +103,7 @@ class Worker {
   std::condition_variable wake_, empty_;
   std::deque<std::function<void()>> soon_, later_;
   std::chrono::steady_clock::time_point last_{};
+  std::chrono::steady_clock::duration longest_{};
   bool busy_ = false, stopping_ = false;
   int hurry_ = 0, jobs_ = 0;
   std::thread thread_;

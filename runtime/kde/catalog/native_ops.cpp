@@ -127,7 +127,7 @@ const NativeOp* findNativeOp(std::string_view op) {
   // A running process has the exact overload; only a person asks for "aten::mm".
   if (op.find('.') != std::string_view::npos || anyDeclared()) return nullptr;
   for (const NativeOp& row : table())
-    if (baseName(row.op) == op) return &row;
+    if (row.op.starts_with(op) && baseName(row.op) == op) return &row;
   return nullptr;
 }
 

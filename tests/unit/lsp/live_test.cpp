@@ -1,5 +1,6 @@
 #include "lsp/live/join.h"
 #include "lsp/features/phrases.h"
+#include "lsp/features/snapshot.h"
 #include "tests/unit/catch.h"
 
 using namespace flagos;
@@ -232,4 +233,45 @@ TEST_CASE("matchLines gives the longest common matching in order") {
     }
     CHECK(matched == best[a.size()][b.size()]);
   }
+}
+
+TEST_CASE("beside a prediction stands what the process measured, and how far off it is") {
+  AnalysisOptions options;
+  options.machine.known = true;
+  options.machine.devices = {"npu:0"};
+  auto& card = options.machine.details["npu:0"].description;
+  card.kind = dal::Kind::discrete;
+  card.copy_bps = 1e10;
+  card.bandwidth_bps = 1e12;
+  card.flops_f32 = 1e13;
+  card.launch_s = 1e-5;
+  card.rates_source = "table";
+  Workspace workspace;
+  const Analysis a = analyse(makeUnit("/t.py", kRan), workspace, options);
+  const auto hoverOn = [&](const telemetry::ProcessRow& p) {
+    const LiveFile live = joinLive(a, kRan, p);
+    Snapshot s;
+    s.analysis = &a;
+    s.live = &live;
+    s.machine = &options.machine;
+    const auto h = hover(s, static_cast<uint32_t>(kRan.find("x.to(") + 2));
+    return h ? h->markdown : std::string();
+  };
+  const double predicted = 4 * 2 * 4 / 1e10;   // 32 bytes to the card
+  auto p = process();
+  telemetry::RouteRow copy;
+  copy.op = "aten::_to_copy";
+  copy.kernel = "copy";
+  copy.calls = 5;
+  copy.timed_calls = 4;
+  copy.device_time = Metric::of(4 * 2 * predicted, "s", "measured");
+  copy.site = 1;
+  p.routes.push_back(copy);
+  INFO(hoverOn(p));
+  CHECK(hoverOn(p).find("the prediction is 0.5 times the measured") != std::string::npos);
+  p.routes.back().device_time = Metric::of(4 * predicted, "s", "measured");
+  CHECK(hoverOn(p).find("the prediction is as measured") != std::string::npos);
+  p.routes.back().timed_calls = 0;             // executed, but no call was timed: there is nothing to compare with
+  CHECK(hoverOn(p).find("the prediction is") == std::string::npos);
+  CHECK(hoverOn(process()).find("the prediction is") == std::string::npos);
 }

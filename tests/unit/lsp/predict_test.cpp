@@ -140,6 +140,53 @@ TEST_CASE("memory of a device: fits, does not fit, not known") {
   CHECK_FALSE(need("x = torch.zeros(4, device=d)\n", machineOf({"npu:0"})).fits.has_value());
 }
 
+TEST_CASE("a cast of a module changes what it needs, and a second move to the same device adds nothing") {
+  const auto need = [](const std::string& text) {
+    const Analysis a = of(kHead + text);
+    REQUIRE(a.predicted->needs.size() == 1);
+    return a.predicted->needs[0].bytes;
+  };
+  const double plain = (100 + 10) * 4;
+  CHECK(need("m = nn.Linear(10, 10)\nm.to(d)\n") == plain);
+  for (const char* cast : {"m.half()", "m.bfloat16()", "m.to(torch.float16)", "m.to(dtype=torch.bfloat16)", "m.half().float().half()"})
+    CHECK(need(std::string("m = nn.Sequential(nn.Linear(10, 10), nn.ReLU())\n") + cast + "\nm.to(d)\n") == plain / 2);
+  CHECK(need("m = nn.Linear(10, 10)\nm.double()\nm.to(d)\n") == 2 * plain);
+  CHECK(need("m = nn.Linear(10, 10).to(d, torch.float16)\n") == plain / 2);
+  CHECK(need("m = nn.Linear(10, 10, device=d, dtype=torch.float16)\n") == plain / 2);
+  // The counter of a batch norm is an integer whatever the rest is cast to.
+  CHECK(need("m = nn.BatchNorm2d(8)\nm.half()\nm.to(d)\n") == 4 * 8 * 2 + 8);
+  CHECK(need("class N(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.l = nn.Linear(10, 10)\n        self.w = nn.Parameter(torch.zeros(5))\n"
+             "m = N().half().to(d)\n") == plain / 2 + 10);
+  CHECK(need("m = nn.Linear(10, 10)\nm.to(d)\nm.to(d)\n") == plain);
+  CHECK(need("m = nn.Linear(10, 10).to(d)\nk = nn.Linear(10, 10).to(d)\n") == 2 * plain);
+}
+
+TEST_CASE("sizes that follow from defaults are said to be assumed") {
+  struct Case { const char* text; bool assumed; };
+  const std::vector<Case> cases = {
+      {"import argparse\np = argparse.ArgumentParser()\np.add_argument('--n', type=int, default=4)\nx = torch.zeros(p.parse_args().n, 2, device=d)\n", true},
+      {"import argparse\np = argparse.ArgumentParser()\np.add_argument('--n', type=int, default=4)\na = p.parse_args()\nm = nn.Linear(2 * a.n, 3)\nm.to(d)\n", true},
+      {"def f(n=4):\n    return torch.zeros(n, device=d)\n", true},      // nothing that was read calls it
+      {"def f(n=4):\n    return torch.zeros(n, device=d)\nf()\n", false},
+      {"def f(n=4):\n    return torch.zeros(n, device=d)\nf(5)\n", false},
+      {"n = 4\nx = torch.zeros(n, device=d)\n", false},
+  };
+  for (const auto& c : cases) {
+    INFO(c.text);
+    const Analysis a = of(kHead + c.text);
+    REQUIRE(a.predicted->needs.size() == 1);
+    const DeviceNeed& n = a.predicted->needs[0];
+    CHECK(n.unknown == 0);
+    CHECK(n.assumed == c.assumed);
+    CHECK((needText(n).find("with defaults") != std::string::npos) == c.assumed);
+  }
+  const Analysis times = of(kHead + "def f(n=4):\n    x = torch.empty(n, 8, device=d)\n    return x + 1\n");
+  const LinePrediction* l = times.predicted->at(7);
+  REQUIRE(l);
+  CHECK(l->assumed);
+  CHECK(lineText(*l).find("with defaults") != std::string::npos);
+}
+
 TEST_CASE("a model of the fingerprint table is a machine") {
   const auto whole = machineFrom({"npu:0=Radeon RX 7900 XTX"});
   REQUIRE(whole);
