@@ -3,6 +3,7 @@
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/mode.h>
+#include <ATen/ops/multi_margin_loss.h>
 #include <torch/library.h>
 
 #include "runtime/torch/host_attention.h"
@@ -48,10 +49,17 @@ void convolutionBackward(const c10::OperatorHandle&, Stack* stack) {
 
 at::Tensor biased(const at::Tensor& gates, const at::Tensor& bias) { return bias.defined() ? gates + bias : gates; }
 
+// n gates side by side, each as wide as `like`.
+std::vector<at::Tensor> gatesOf(const at::Tensor& t, int64_t n, const at::Tensor& like, const char* cell) {
+  TORCH_CHECK(t.dim() == 2 && like.dim() == 2 && t.size(0) == like.size(0) && t.size(1) == n * like.size(1), cell, ": expected gates of size [",
+              like.dim() ? like.size(0) : 0, ", ", n * (like.dim() ? like.size(-1) : 0), "], got ", t.sizes());
+  return t.chunk(n, 1);
+}
+
 void lstmCell(const c10::OperatorHandle&, Stack* stack) {
   const auto* a = stack->data() + (stack->size() - 5);
   const at::Tensor gates = biased(a[0].toTensor(), optionalTensor(a[3])) + biased(a[1].toTensor(), optionalTensor(a[4]));
-  const auto g = gates.chunk(4, 1);
+  const auto g = gatesOf(gates, 4, a[2].toTensor(), "fused LSTM cell");
   const at::Tensor i = g[0].sigmoid(), f = g[1].sigmoid(), c = g[2].tanh(), o = g[3].sigmoid();
   const at::Tensor cy = f * a[2].toTensor() + i * c;
   const at::Tensor hy = o * cy.tanh();
@@ -62,7 +70,7 @@ void lstmCellBackward(const c10::OperatorHandle&, Stack* stack) {
   const auto* a = stack->data() + (stack->size() - 6);
   at::Tensor grad_hy = optionalTensor(a[0]), grad_cy = optionalTensor(a[1]);
   const at::Tensor cx = a[2].toTensor(), cy = a[3].toTensor();
-  const auto g = a[4].toTensor().chunk(4, 1);
+  const auto g = gatesOf(a[4].toTensor(), 4, cx, "fused LSTM cell backward");
   const at::Tensor i = g[0], f = g[1], c = g[2], o = g[3], t = cy.tanh();
   if (!grad_hy.defined() && !grad_cy.defined()) {
     finish(stack, 6, {at::Tensor(), at::Tensor(), at::Tensor()});
@@ -80,8 +88,8 @@ void lstmCellBackward(const c10::OperatorHandle&, Stack* stack) {
 void gruCell(const c10::OperatorHandle&, Stack* stack) {
   const auto* a = stack->data() + (stack->size() - 5);
   const at::Tensor hx = a[2].toTensor();
-  const auto x = biased(a[0].toTensor(), optionalTensor(a[3])).chunk(3, 1);
-  const auto h = biased(a[1].toTensor(), optionalTensor(a[4])).chunk(3, 1);
+  const auto x = gatesOf(biased(a[0].toTensor(), optionalTensor(a[3])), 3, hx, "fused GRU cell");
+  const auto h = gatesOf(biased(a[1].toTensor(), optionalTensor(a[4])), 3, hx, "fused GRU cell");
   const at::Tensor r = (x[0] + h[0]).sigmoid(), z = (x[1] + h[1]).sigmoid(), n = (x[2] + r * h[2]).tanh();
   const at::Tensor hy = n + z * (hx - n);
   finish(stack, 5, {hy, at::cat({r, z, n, hx, h[2]}, 1)});
@@ -90,7 +98,7 @@ void gruCell(const c10::OperatorHandle&, Stack* stack) {
 void gruCellBackward(const c10::OperatorHandle&, Stack* stack) {
   const auto* a = stack->data() + (stack->size() - 3);
   const at::Tensor grad = a[0].toTensor();
-  const auto w = a[1].toTensor().chunk(5, 1);
+  const auto w = gatesOf(a[1].toTensor(), 5, grad, "fused GRU cell backward");
   const at::Tensor r = w[0], z = w[1], n = w[2], hx = w[3], hn = w[4];
   const at::Tensor dn = grad * (1 - z) * (1 - n * n), dz = grad * (hx - n) * z * (1 - z), dr = dn * hn * r * (1 - r);
   const at::Tensor input = at::cat({dr, dz, dn}, 1), hidden = at::cat({dr, dz, dn * r}, 1);
@@ -117,6 +125,17 @@ void rmsNormBackward(const c10::OperatorHandle&, Stack* stack) {
   finish(stack, 6, {gi, gw});
 }
 
+// The CPU leaves the loss of no rows unwritten: whatever the memory held.
+// (self, target, p, margin, weight, reduction)
+void multiMarginLoss(const c10::OperatorHandle&, Stack* stack) {
+  const auto* a = stack->data() + (stack->size() - 6);
+  const at::Tensor weight = optionalTensor(a[4]);
+  at::Tensor loss = at::multi_margin_loss(a[0].toTensor(), a[1].toTensor(), a[2].toScalar(), a[3].toScalar(),
+                                          weight.defined() ? std::optional(weight) : std::nullopt, a[5].toInt());
+  if (a[0].toTensor().numel() == 0) loss.zero_();
+  finish(stack, 6, {loss});
+}
+
 // The CPU's mode(out=) is a composite that asks for a CPU or CUDA tensor before it reaches a kernel.
 void modeOut(const c10::OperatorHandle&, Stack* stack) {
   const auto* a = stack->data() + (stack->size() - 5);
@@ -138,6 +157,7 @@ constexpr HostRow kRows[] = {
     {"_thnn_fused_gru_cell_backward", &gruCellBackward},
     {"mode.values", &modeOut},
     {"_fused_rms_norm_backward", &rmsNormBackward},
+    {"multi_margin_loss", &multiMarginLoss},
     {"_scaled_dot_product_fused_attention_overrideable", &hostAttention},
     {"_scaled_dot_product_fused_attention_overrideable_backward", &hostAttentionBackward},
 };
