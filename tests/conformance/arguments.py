@@ -179,8 +179,10 @@ def only_first(call, first):
 
 def broadcast(op, dtype):
     """Operands of size 1, of fewer dimensions, or expanded where the other is whole."""
-    if "batch_norm" in op.name:
-        return   # PyTorch does not check the sizes of their statistics: the CPU itself reads past the end
+    if "batch_norm" in op.name or op.name == "pca_lowrank":
+        # PyTorch does not check the sizes of their statistics: the CPU itself reads past the end. Equal rows leave
+        # principal directions open: any is right.
+        return
     values = determined(op)
     for call, _ in calls(op, dtype):
         found = [t for t in leaves(call.tree) if strided(t) and t.dim() > 0 and t.numel() > 1]
