@@ -9,6 +9,7 @@
 #include "lsp/findings/severity.h"
 #include "lsp/live/attach.h"
 #include "lsp/live/ran_as.h"
+#include "lsp/python/modules.h"
 #include "lsp/server/machine.h"
 
 namespace flagos::lsp {
@@ -90,6 +91,7 @@ int runCheck(const CheckOptions& options) {
     analysis.machine = detectedMachine();
   }
   Workspace workspace;
+  workspace.modules().limitSource(64u << 20);   // all of torch fits, in some 700 MB
   std::vector<std::string> roots;
   for (const auto& p : options.paths) {
     std::error_code ec;

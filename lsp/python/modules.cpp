@@ -6,7 +6,6 @@
 namespace flagos::lsp {
 namespace {
 constexpr size_t kMaxText = 32u << 20;     // bytes of source text kept
-constexpr size_t kMaxSource = 4u << 20;    // bytes of source text whose trees are kept
 }
 
 LoadedModule& ModuleStore::of(const std::shared_ptr<const SourceUnit>& unit) {
@@ -50,7 +49,7 @@ void ModuleStore::clear() {
 
 void ModuleStore::refresh(Workspace& workspace, const std::string& machine) {
   aside_.clear();
-  if (machine != machine_ || source_bytes_ > kMaxSource || text_bytes_ > kMaxText) { clear(); machine_ = machine; return; }
+  if (machine != machine_ || source_bytes_ > max_source_ || text_bytes_ > kMaxText) { clear(); machine_ = machine; return; }
   // Modules that were imported and not yet used stay: without them all that import them would have to run again.
   std::vector<const SourceUnit*> stale;
   for (const auto& [unit, m] : modules_)

@@ -40,6 +40,9 @@ class ModuleStore {
   void clear();
   size_t size() const { return modules_.size(); }
   size_t sourceBytes() const { return source_bytes_; }   // of the texts whose trees are kept; a tree takes some 40 times as much
+  // Above this, everything is forgotten before the next analysis. Modules that import each other must then all run again for
+  // every file that touches them, so a pass over many files wants room for the whole of them.
+  void limitSource(size_t bytes) { max_source_ = bytes; }
   // The module is about to be run, and its tree to be made.
   void runs(LoadedModule& m);
   // Module and all that it imports, each once.
@@ -52,6 +55,7 @@ class ModuleStore {
   std::vector<std::shared_ptr<const SourceUnit>> aside_;   // sound texts of dropped modules, for the analysis that comes
   std::string machine_;
   uint32_t next_owner_ = 1;
+  size_t max_source_ = 16u << 20;              // an editor's: some 400 MB at the very most
   size_t source_bytes_ = 0, text_bytes_ = 0;   // of modules that were run; of all
 };
 
