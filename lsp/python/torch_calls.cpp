@@ -441,7 +441,8 @@ std::optional<Value> Interp::callTorch(const std::string& name, Args& args, cons
     for (auto it = others.list.begin(); it != others.list.end(); ++it) if (it->name.empty()) { others.list.erase(it); break; }
     return map(self, [&](const Value& t) -> Value { return t->kind == V::tensor ? callTensor(t, rest.substr(7), others, n) : unknown("`" + textOf(n, 40) + "`"); });
   }
-  if (kPlain.count(rest) || capital(rest)) return unknown("`" + name + "()` gives no device");
+  // Private functions and questions (torch._has_..., torch.is_...): mostly no tensors, and never worth a guess.
+  if (kPlain.count(rest) || capital(rest) || rest.starts_with('_') || rest.starts_with("is_")) return unknown("`" + name + "()` gives no device");
   return tensorFrom(args, name);
 }
 
