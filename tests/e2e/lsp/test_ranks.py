@@ -53,7 +53,7 @@ def test_ranks_are_named_and_never_added_up(job):
 
 
 def test_a_line_is_explained_by_the_process_that_runs_it(job):
-    script, first, _ = job
+    script, *ranks = job
     with open(script) as f:
         text = f.read()
     uri = "file://" + script
@@ -65,7 +65,8 @@ def test_a_line_is_explained_by_the_process_that_runs_it(job):
         column = text.split("\n")[line].index("self.conv2(x)") + 6
         eventually(lambda: (c.hover(uri, line, column) or {"contents": {"value": ""}})["contents"]["value"], lambda s: "opencl.conv" in s)
         answer = c.call("workspace/executeCommand", {"command": "flagos.explain", "arguments": [{"uri": uri, "line": line, "show": True}]})
-        assert answer["pid"] == first and answer["line"] == line + 1
+        # Either rank runs the line; which of them is seen first is a matter of time.
+        assert answer["pid"] in ranks and answer["line"] == line + 1
         assert any(e["chosen"].startswith("opencl.conv.") for e in answer["explanations"])
         assert "opencl.conv." in answer["text"]
         shown = c.wait("window/showMessage")
