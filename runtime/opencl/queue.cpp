@@ -9,7 +9,6 @@
 #include "runtime/base/names.h"
 #include "runtime/opencl/describe.h"
 #include "runtime/opencl/device_impl.h"
-#include "runtime/opencl/enqueue_time.h"
 #include "runtime/opencl/error.h"
 #include "runtime/opencl/fork_guard.h"
 #include "runtime/opencl/queue_impl.h"
@@ -77,11 +76,6 @@ char* QueueImpl::hostPointer(cl_mem mem) const noexcept {
   return static_cast<char*>(host);
 }
 
-namespace {
-thread_local uint64_t delivered_enqueue_ns = 0;
-}
-uint64_t enqueuedNs() noexcept { return delivered_enqueue_ns; }
-
 void QueueImpl::deliver(const Entry& e) {
   const TimingSink to = timingSink();
   if (!to && !e.stamp) return;
@@ -99,8 +93,7 @@ void QueueImpl::deliver(const Entry& e) {
   // The driver's clock is mapped to ours at the enqueue, which both saw; an in-order queue never overlaps itself.
   const uint64_t begin = std::max<uint64_t>(e.host_ns + (start - queued), last_end_ns_);
   last_end_ns_ = begin + (end - start);
-  delivered_enqueue_ns = e.host_ns;
-  to({e.tag, e.command, e.name, device_.index(), id_, begin, last_end_ns_, e.first});
+  to({e.tag, e.command, e.name, device_.index(), id_, begin, last_end_ns_, e.host_ns, e.first});
 }
 
 void QueueImpl::retire(bool ask_driver) {

@@ -91,7 +91,8 @@ struct Timing {
   uint32_t name;         // NameId of a kernel's function; 0 for copies and fills
   uint32_t device, queue;
   uint64_t start_ns, end_ns;
-  bool first = false;    // this process's first launch of the kernel at this work-group size: a driver may compile inside it
+  uint64_t enqueued_ns = 0;  // when the host enqueued it
+  bool first = false;        // this process's first launch of the kernel at this work-group size: a driver may compile inside it
 };
 
 // Sink for timings, set once by the glue. Called from a launching or harvesting thread under the queue's lock: it must not

@@ -14,7 +14,6 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/names.h"
 #include "runtime/kde/router.h"
-#include "runtime/opencl/enqueue_time.h"
 #include "runtime/torch/state.h"
 
 namespace flagos::glue {
@@ -24,11 +23,7 @@ using libkineto::ActivityType;
 
 std::atomic<bool> collecting{false};
 std::mutex rows_mutex;
-struct Row {
-  ocl::Timing timing;
-  uint64_t enqueued_ns;
-};
-std::vector<Row> rows;
+std::vector<ocl::Timing> rows;
 thread_local std::vector<uint64_t> correlations;  // of the operators that run on this thread, outermost first
 
 // Kineto's clock is the wall's; ours is the monotonic one.
@@ -67,7 +62,7 @@ class Session final : public libkineto::IActivityProfilerSession {
   void processTrace(libkineto::ActivityLogger&) override {}
   void processTrace(libkineto::ActivityLogger& logger, libkineto::getLinkedActivityCallback linked, int64_t, int64_t) override {
     if (!wanted_) return;
-    std::vector<Row> taken;
+    std::vector<ocl::Timing> taken;
     {
       std::lock_guard lock(rows_mutex);
       taken.swap(rows);
@@ -77,9 +72,9 @@ class Session final : public libkineto::IActivityProfilerSession {
       buffer_->activities.push_back(std::move(a));
       buffer_->activities.back()->log(logger);
     };
-    for (const auto& row : taken) {
-      keep(activity(row.timing, linked));
-      keep(enqueue(row.timing, row.enqueued_ns, linked));
+    for (const auto& t : taken) {
+      keep(activity(t, linked));
+      keep(enqueue(t, linked));
     }
     buffer_->gpuOpCount = static_cast<int>(taken.size());
   }
@@ -139,15 +134,15 @@ class Session final : public libkineto::IActivityProfilerSession {
   }
 
   // The host's side, inside the operator that asked: where the arrow to the command starts.
-  std::unique_ptr<libkineto::GenericTraceActivity> enqueue(const ocl::Timing& t, uint64_t enqueued_ns,
+  std::unique_ptr<libkineto::GenericTraceActivity> enqueue(const ocl::Timing& t,
                                                           const libkineto::getLinkedActivityCallback& linked) {
     const auto* op = t.tag.correlation ? linked(static_cast<int32_t>(t.tag.correlation)) : nullptr;
-    if (!op || !enqueued_ns) return nullptr;
+    if (!op || !t.enqueued_ns) return nullptr;
     static constexpr const char* kNames[] = {"clEnqueueNDRangeKernel", "clEnqueueCopyBuffer", "clEnqueueFillBuffer"};
     auto a = std::make_unique<libkineto::GenericTraceActivity>(buffer_->span, ActivityType::PRIVATEUSE1_RUNTIME,
                                                                kNames[static_cast<size_t>(t.command)]);
     // Only the moment is known, so it is drawn as short as a trace can show.
-    a->startTime = static_cast<int64_t>(enqueued_ns) + offset_;
+    a->startTime = static_cast<int64_t>(t.enqueued_ns) + offset_;
     a->endTime = a->startTime + 1000;
     a->id = static_cast<int32_t>(t.tag.correlation);
     a->device = static_cast<int32_t>(op->deviceId());
@@ -197,7 +192,7 @@ void profilerTiming(const ocl::Timing& timing) noexcept {
   if (!collecting.load(std::memory_order_acquire)) return;
   try {
     std::lock_guard lock(rows_mutex);
-    rows.push_back({timing, ocl::enqueuedNs()});
+    rows.push_back(timing);
   } catch (...) {  // no memory for the row: the profile lacks it, the program goes on
   }
 }

@@ -235,6 +235,7 @@ TEST_CASE("timings arrive once, with their tag, on our clock", "[opencl]") {
   setTimingSink([](const Timing& t) noexcept {
     if (t.tag.site != 77 || t.tag.route != 5 || t.tag.correlation != 9 || t.end_ns < t.start_ns) wrong++;
     if (t.command != Command::kernel || nameText(t.name) != "spin" || t.device != 0 || t.queue != 0) wrong++;
+    if (t.enqueued_ns == 0 || t.enqueued_ns > t.start_ns) wrong++;
     if (t.start_ns < last) wrong++;  // in order, never overlapping
     count++;
     sum += t.end_ns - t.start_ns;
