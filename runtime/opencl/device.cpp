@@ -27,7 +27,7 @@ Result<std::unique_ptr<DeviceImpl>> DeviceImpl::open(uint32_t index, cl_platform
   cl_int status = CL_SUCCESS;
   device->context_ = clCreateContext(properties, 1, &id, nullptr, nullptr, &status);
   if (!device->context_) return clError("clCreateContext", status, "npu:" + std::to_string(index));
-  device->programs_ = std::make_unique<ProgramCacheImpl>(device->context_, id, index, cacheDir() + "/kernels");
+  device->programs_ = std::make_unique<ProgramCacheImpl>(device->context_, id, index, cacheDir() + "/kernels", keepOf(id));
   auto queue = std::make_unique<QueueImpl>(*device, 0, shared);
   if (auto r = queue->open(); !r) return r.error();
   device->queues_[0].store(queue.release(), std::memory_order_release);

@@ -5,9 +5,7 @@
 #include <CL/cl.h>
 
 #include <cstdint>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "runtime/base/result.h"
 
@@ -20,9 +18,6 @@ struct Kernel {
   void* owner = nullptr;
 };
 
-// A program by its name: a compiled-in .cl file, or `text` made at run time.
-struct ProgramSpec { std::string name, text, options; };
-
 class ProgramCache {
  public:
   virtual ~ProgramCache() = default;
@@ -32,10 +27,6 @@ class ProgramCache {
   // For source text made at run time (pointwise expressions).
   virtual Result<const Kernel*> kernelFromText(std::string_view key, std::string_view text, std::string_view function,
                                                std::string_view options = {}) = 0;
-  // Builds in the background what will be asked for soon. Errors are kept and told to whoever asks.
-  virtual void prebuild(std::vector<ProgramSpec> list) = 0;
-  // Blocks until every program built so far is on disk (a normal exit does the same).
-  virtual void save() noexcept = 0;
   virtual uint64_t builds() const noexcept = 0;       // programs compiled from source in this process
   virtual uint64_t diskHits() const noexcept = 0;
 };

@@ -1,7 +1,6 @@
 #include "runtime/opencl/program_cache.h"
 
 #include "runtime/base/names.h"
-#include "runtime/opencl/background.h"
 #include "runtime/opencl/describe.h"
 #include "runtime/opencl/error.h"
 #include "runtime/opencl/fork_guard.h"
@@ -50,11 +49,18 @@ std::string binaryOf(cl_program program) {
 
 }  // namespace
 
-ProgramCacheImpl::ProgramCacheImpl(cl_context context, cl_device_id device, uint32_t index, std::string folder)
-    : context_(context), device_(device), index_(index), disk_(std::move(folder), programIdentity(device)) {}
+Keep keepOf(cl_device_id device) {
+  char name[64] = {};
+  const auto platform = deviceValue<cl_platform_id>(device, CL_DEVICE_PLATFORM);
+  clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, nullptr);
+  return std::string_view(name) == "Portable Computing Language" ? Keep::object : Keep::executable;
+}
+
+ProgramCacheImpl::ProgramCacheImpl(cl_context context, cl_device_id device, uint32_t index, std::string folder, Keep keep)
+    : context_(context), device_(device), index_(index), keep_(keep),
+      disk_(std::move(folder), programIdentity(device) + (keep == Keep::object ? " object" : "")) {}
 
 ProgramCacheImpl::~ProgramCacheImpl() {
-  save();
   for (auto& [key, entry] : kernels_) clReleaseKernel(entry->kernel.handle);
   for (auto& [key, program] : programs_)
     if (program->handle) clReleaseProgram(program->handle);
@@ -135,9 +141,24 @@ void ProgramCacheImpl::ensureBuilt(Program& program, std::string_view name, std:
 
 Error ProgramCacheImpl::buildError(cl_program handle, cl_int status, std::string_view name,
                                    std::string_view options) const {
-  Error error = clError("clBuildProgram", status, std::string(name) + ".cl (options '" + std::string(options) + "')");
+  Error error = clError(keep_ == Keep::object ? "clCompileProgram" : "clBuildProgram", status,
+                        std::string(name) + ".cl (options '" + std::string(options) + "')");
   if (const std::string log = buildLog(handle, device_); !log.empty()) error.what += ":\n" + log;
   return error;
+}
+
+// An executable of `handle`, which is given up: itself, or what it links to. Null, with why in `status`, if there is none.
+cl_program ProgramCacheImpl::finish(cl_program handle, std::string_view options, cl_int& status) const {
+  if (keep_ == Keep::executable) {
+    status = clBuildProgram(handle, 1, &device_, std::string(options).c_str(), nullptr, nullptr);
+    if (status == CL_SUCCESS) return handle;
+    clReleaseProgram(handle);
+    return nullptr;
+  }
+  const cl_program linked = clLinkProgram(context_, 1, &device_, nullptr, 1, &handle, nullptr, nullptr, &status);
+  clReleaseProgram(handle);
+  if (linked && status != CL_SUCCESS) clReleaseProgram(linked);
+  return status == CL_SUCCESS ? linked : nullptr;
 }
 
 bool ProgramCacheImpl::fromDisk(Program& program, DiskCache::Key key, std::string_view options) {
@@ -146,18 +167,19 @@ bool ProgramCacheImpl::fromDisk(Program& program, DiskCache::Key key, std::strin
   const auto* bytes = reinterpret_cast<const unsigned char*>(binary->data());
   const size_t size = binary->size();
   cl_int loaded = CL_SUCCESS, status = CL_SUCCESS;
-  const cl_program handle = clCreateProgramWithBinary(context_, 1, &device_, &size, &bytes, &loaded, &status);
-  if (handle && status == CL_SUCCESS && loaded == CL_SUCCESS &&
-      clBuildProgram(handle, 1, &device_, std::string(options).c_str(), nullptr, nullptr) == CL_SUCCESS) {
-    program.handle = handle;
-    program.from_disk = key;
-    disk_hits_.fetch_add(1, std::memory_order_relaxed);
-    return true;
+  cl_program handle = clCreateProgramWithBinary(context_, 1, &device_, &size, &bytes, &loaded, &status);
+  if (handle && (status != CL_SUCCESS || loaded != CL_SUCCESS)) {
+    clReleaseProgram(handle);
+    handle = nullptr;
   }
-  // The file is whole but the driver does not want it: it is replaced by what we build now.
-  if (handle) clReleaseProgram(handle);
-  disk_.drop(key);
-  return false;
+  program.handle = handle ? finish(handle, options, status) : nullptr;
+  if (!program.handle) {
+    disk_.drop(key);  // the file is whole but the driver does not want it: it is replaced by what we build now
+    return false;
+  }
+  program.from_disk = key;
+  disk_hits_.fetch_add(1, std::memory_order_relaxed);
+  return true;
 }
 
 void ProgramCacheImpl::build(Program& program, std::string_view name, std::string_view text, std::string_view options) {
@@ -177,30 +199,18 @@ void ProgramCacheImpl::build(Program& program, std::string_view name, std::strin
     return;
   }
   builds_.fetch_add(1, std::memory_order_relaxed);
-  status = clBuildProgram(handle, 1, &device_, std::string(options).c_str(), nullptr, nullptr);
+  const std::string words(options);
+  status = keep_ == Keep::object
+               ? clCompileProgram(handle, 1, &device_, words.c_str(), 0, nullptr, nullptr, nullptr, nullptr)
+               : clBuildProgram(handle, 1, &device_, words.c_str(), nullptr, nullptr);
   if (status != CL_SUCCESS) {
     program.error = buildError(handle, status, name, options);
     clReleaseProgram(handle);
     return;
   }
-  program.handle = handle;
-  clRetainProgram(handle);
-  runWhenQuiet([this, handle, key] {
-    if (const std::string binary = binaryOf(handle); !binary.empty()) disk_.store(key, binary);
-    clReleaseProgram(handle);
-  });
+  if (const std::string binary = binaryOf(handle); !binary.empty()) disk_.store(key, binary);
+  program.handle = keep_ == Keep::object ? finish(handle, options, status) : handle;
+  if (!program.handle) program.error = clError("clLinkProgram", status, std::string(name) + ".cl");
 }
-
-void ProgramCacheImpl::prebuild(std::vector<ProgramSpec> list) {
-  for (ProgramSpec& spec : list)
-    runSoon([this, spec = std::move(spec)] {
-      const bool compiled_in = spec.text.empty();
-      Program* p = program(keyOf(spec.name, spec.options) + (compiled_in ? "" : "\1"));
-      std::unique_lock building(p->mutex);
-      ensureBuilt(*p, spec.name, spec.text, compiled_in, spec.options);
-    });
-}
-
-void ProgramCacheImpl::save() noexcept { drainBackground(); }
 
 }  // namespace flagos::ocl

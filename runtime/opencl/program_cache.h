@@ -17,17 +17,20 @@
 
 namespace flagos::ocl {
 
+// What is kept on disk. Asked for an executable, PoCL compiles every kernel of it again, and no launch of the process gets
+// on meanwhile; the object before the link is there at once. Other drivers have the executable's machine code at hand.
+enum class Keep : uint8_t { object, executable };
+Keep keepOf(cl_device_id device);
+
 class ProgramCacheImpl final : public ProgramCache {
  public:
   // Programs are kept under `folder`.
-  ProgramCacheImpl(cl_context context, cl_device_id device, uint32_t index, std::string folder);
+  ProgramCacheImpl(cl_context context, cl_device_id device, uint32_t index, std::string folder, Keep keep);
   ~ProgramCacheImpl() override;
 
   Result<const Kernel*> kernel(std::string_view source, std::string_view function, std::string_view options) override;
   Result<const Kernel*> kernelFromText(std::string_view key, std::string_view text, std::string_view function,
                                        std::string_view options) override;
-  void prebuild(std::vector<ProgramSpec> list) override;
-  void save() noexcept override;
   uint64_t builds() const noexcept override { return builds_.load(std::memory_order_relaxed); }
   uint64_t diskHits() const noexcept override { return disk_hits_.load(std::memory_order_relaxed); }
 
@@ -51,12 +54,14 @@ class ProgramCacheImpl final : public ProgramCache {
   void ensureBuilt(Program& program, std::string_view name, std::string_view text, bool compiled_in,
                    std::string_view options);
   void build(Program& program, std::string_view name, std::string_view text, std::string_view options);
+  cl_program finish(cl_program handle, std::string_view options, cl_int& status) const;
   bool fromDisk(Program& program, DiskCache::Key key, std::string_view options);
   Error buildError(cl_program handle, cl_int status, std::string_view name, std::string_view options) const;
 
   const cl_context context_;
   const cl_device_id device_;
   const uint32_t index_;
+  const Keep keep_;
   DiskCache disk_;
   std::shared_mutex mutex_;
   std::unordered_map<std::string, std::unique_ptr<Entry>> kernels_;    // name \0 options \0 function

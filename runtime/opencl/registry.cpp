@@ -11,7 +11,6 @@
 
 #include "runtime/base/settings.h"
 #include "runtime/dal/inventory.h"
-#include "runtime/opencl/background.h"
 #include "runtime/opencl/describe.h"
 #include "runtime/opencl/device_impl.h"
 #include "runtime/opencl/error.h"
@@ -142,7 +141,6 @@ void shutdown() noexcept {
   setTimingEnabled(false, TimingUser::viewer);
   setTimingEnabled(false, TimingUser::profiler);
   eachOpen([](DeviceImpl& d) { (void)d.synchronize(); });
-  drainBackground();
 }
 
 Result<Device*> device(int index) {

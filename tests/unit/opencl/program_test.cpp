@@ -42,8 +42,8 @@ Device& dev() {
   return **d;
 }
 
-std::unique_ptr<ProgramCache> cacheIn(const std::string& folder) {
-  return std::make_unique<ProgramCacheImpl>(dev().context(), dev().id(), 0, folder);
+std::unique_ptr<ProgramCache> cacheIn(const std::string& folder, Keep keep = keepOf(dev().id())) {
+  return std::make_unique<ProgramCacheImpl>(dev().context(), dev().id(), 0, folder, keep);
 }
 
 constexpr const char* kText = "kernel void twice(global float* a) { a[get_global_id(0)] *= FACTOR; }\n"
@@ -82,16 +82,17 @@ float runOnce(ProgramCache& cache, const char* function = "twice") {
 }  // namespace
 
 TEST_CASE("the second process finds what the first built", "[opencl]") {
+  const Keep keep = GENERATE(Keep::object, Keep::executable);
   const Removed folder{freshFolder("hit")};
   {
-    auto first = cacheIn(folder.folder);
+    auto first = cacheIn(folder.folder, keep);
     CHECK(runOnce(*first) == 10.0f);
     CHECK(runOnce(*first, "thrice") == 15.0f);
     CHECK(first->builds() == 1);
     CHECK(first->diskHits() == 0);
-    first->save();
+    onlyBinary(folder.folder);  // there at once: a process that is killed leaves what it built
   }
-  auto second = cacheIn(folder.folder);
+  auto second = cacheIn(folder.folder, keep);
   CHECK(runOnce(*second) == 10.0f);
   CHECK(runOnce(*second, "thrice") == 15.0f);
   CHECK(second->builds() == 0);
@@ -100,7 +101,7 @@ TEST_CASE("the second process finds what the first built", "[opencl]") {
 
 TEST_CASE("a damaged or foreign file is replaced", "[opencl]") {
   const Removed folder{freshFolder("heal")};
-  { auto c = cacheIn(folder.folder); runOnce(*c); c->save(); }
+  { auto c = cacheIn(folder.folder); runOnce(*c); }
   const std::string file = onlyBinary(folder.folder);
   const std::string good = *readFile(file);
   std::string flipped = good;
@@ -120,7 +121,6 @@ TEST_CASE("a damaged or foreign file is replaced", "[opencl]") {
     CHECK(runOnce(*healed) == 10.0f);
     CHECK(healed->builds() == 1);
     CHECK(healed->diskHits() == 0);
-    healed->save();
     auto after = cacheIn(folder.folder);
     CHECK(runOnce(*after) == 10.0f);
     CHECK(after->builds() == 0);
@@ -142,7 +142,6 @@ TEST_CASE("a folder that cannot be written costs a build, nothing else", "[openc
   auto cache = cacheIn("/proc/flagos/none");
   CHECK(runOnce(*cache) == 10.0f);
   CHECK(cache->builds() == 1);
-  cache->save();
 }
 
 TEST_CASE("errors carry the compiler's words and are kept", "[opencl]") {
@@ -178,19 +177,6 @@ TEST_CASE("many threads get the same kernel from one build", "[opencl]") {
   REQUIRE(got[0] != nullptr);
   for (const Kernel* k : got) CHECK(k == got[0]);
   CHECK(cache->builds() == 1);
-}
-
-TEST_CASE("programs named ahead are there when asked for", "[opencl]") {
-  const Removed folder{freshFolder("ahead")};
-  auto cache = cacheIn(folder.folder);
-  cache->prebuild({{"t", kText, "-DFACTOR=2.0f"}, {"rates", "", ""}, {"broken", "kernel void", ""}});
-  cache->save();
-  const uint64_t built = cache->builds();
-  CHECK(built == 3);
-  CHECK(runOnce(*cache) == 10.0f);
-  CHECK(cache->kernel("rates", "ratesEmpty").ok());
-  CHECK_FALSE(cache->kernelFromText("broken", "kernel void", "f").ok());
-  CHECK(cache->builds() == built);
 }
 
 TEST_CASE("one process of several builds the program of the next test", "[.builder]") {
