@@ -74,14 +74,14 @@ Exit printFields(const Options& o) {
 
 // ---- offline ----
 
-struct Target { dal::DeviceDescription description; std::string name, identity; int index = 0; };
+struct Target { dal::DeviceDescription description; std::string name, identity; int index = 0; std::string rates; };
 
 Result<Target> target(const std::string& device) {
   const std::string prefix = setting("FLAGOS_DEVICE_NAME").value_or("npu");
   if (device.rfind("fingerprint:", 0) == 0) {
     auto d = dal::describeModel(device.substr(12));
     if (!d) return d.error();
-    return Target{*d, device, "", 0};
+    return Target{*d, device, "", 0, dal::modelRates(device.substr(12))};
   }
   int index = 0;
   std::string_view rest = device;
@@ -138,6 +138,7 @@ Exit offline(const Options& o) {
 
   Json doc = router->explain(*signature, o.why_not);
   doc["device"] = t->name;
+  if (!t->rates.empty()) doc["device_description"]["rates"] = t->rates;
   doc["query"] = {{"op", o.query.op}, {"shapes", o.query.shapes}, {"dtype", o.query.dtype.empty() ? "float32" : o.query.dtype},
                   {"device", o.device.empty() ? t->name : o.device}, {"rules", o.rules.empty() ? Json(nullptr) : Json(o.rules)}};
   doc["counts"] = {{"calls", nullptr}, {"by_route", Json::object()}, {"why_missing", "no process was asked"}};

@@ -78,6 +78,7 @@ std::string explainText(const Json& e) {
   const Json device = e.value("device_description", Json::object());
   out += "on " + str(e, "device") + (str(device, "name").empty() ? "" : " " + str(device, "name")) +
          (str(device, "kind").empty() ? "" : " (" + str(device, "kind") + ")") + "\n";
+  if (const std::string rates = str(device, "rates"); !rates.empty()) out += "rates from the device table: " + rates + "\n";
   if (const auto as = e.find("runs_as"); as != e.end() && as->is_array()) {
     out += "PyTorch runs it as";
     for (const Json& name : *as) out += " " + plain(name);

@@ -12,6 +12,7 @@
 namespace flagos::dal {
 namespace {
 
+constexpr double kVectorTolerance = 1.01; // clocks are rounded to MHz, peaks to three digits
 constexpr double kRateTolerance = 1.005;   // pin rates are rounded: good rows exceed width x rate by up to 0.2 %
 
 // Line of the n-th object of the "devices" list, and of a key inside it, by scanning the text: the parsed tree has no
@@ -136,7 +137,7 @@ class Checker {
   }
 
   void entry(const Json& e, size_t i) {
-    keys(e, {"id", "model", "kind", "arch", "told_by", "pci_ids_name", "memory", "pcie", "compute", "sources", "note"},
+    keys(e, {"id", "model", "kind", "arch", "told_by", "pci_ids_name", "memory", "pcie", "compute", "vector", "sources", "note"},
          lines_.entry(i));
     const std::string model = stringOf(e, "model");
     if (model.empty()) add(lines_.entry(i), "\"model\" is missing");
@@ -147,6 +148,7 @@ class Checker {
     if (id == e.end() || (!id->is_null() && !(id->is_string() && isHex4(id->get<std::string>()))))
       add(lines_.key(i, "id"), "\"id\" must be four lower-case hex digits, or null where no public id is known");
     const bool numbers = memory(e, i) | link(e, i) | compute(e, i);
+    vector(e, i);   // names its own source
     sources(e, i, numbers);
     if (id != e.end() && id->is_string()) unique(id->get<std::string>(), model, e, i);
   }
@@ -200,6 +202,24 @@ class Checker {
       add(lines_.key(i, "dense_fp16_tflops"),
           "dense FP16 must be at most half of the sparse figure: is this the sparse one?");
     return true;
+  }
+
+  // Two operations (a fused multiply-add) per lane and cycle are all that vector units can do.
+  void vector(const Json& e, size_t i) {
+    const Json* v = object(e, "vector", i);
+    if (!v) return;
+    keys(*v, {"fp32_tflops", "lanes", "boost_mhz", "confidence", "source", "date"}, lines_.key(i, "vector"));
+    confidence(*v, i, "vector");
+    for (const char* k : {"fp32_tflops", "lanes", "boost_mhz"}) positive(*v, k, i);
+    const double peak = 2 * numberOf(*v, "lanes") * numberOf(*v, "boost_mhz") / 1e6,
+                 rate = numberOf(*v, "fp32_tflops");
+    if (peak > 0 && rate > peak * kVectorTolerance) {
+      char text[160];
+      std::snprintf(text, sizeof text, "fp32 %.6g TFLOP/s is more than 2 x lanes x boost_mhz = %.6g TFLOP/s", rate, peak);
+      add(lines_.key(i, "fp32_tflops"), text);
+    }
+    if (stringOf(*v, "source").empty() || !isDate(stringOf(*v, "date")))
+      add(lines_.key(i, "vector"), "\"vector\" needs \"source\" and \"date\" as YYYY-MM-DD");
   }
 
   void sources(const Json& e, size_t i, bool numbers) {
@@ -264,7 +284,7 @@ std::vector<CheckError> checkFingerprints(std::string_view json_text, const std:
 std::vector<CheckError> checkTogether(const std::vector<std::pair<std::string, std::string>>& files) {
   std::vector<CheckError> errors;
   std::map<std::string, std::string> owner;
-  struct Figures { std::string file; double gib, bandwidth; };
+  struct Figures { std::string file; double gib, bandwidth, fp32; };
   std::map<std::string, Figures> models;
   for (const auto& [file, text] : files) {
     const auto doc = parseJson(text, file);
@@ -277,7 +297,8 @@ std::vector<CheckError> checkTogether(const std::vector<std::pair<std::string, s
     for (size_t i = 0; i < (*doc)["devices"].size(); ++i) {
       const Json& e = (*doc)["devices"][i];
       if (!e.is_object()) continue;
-      Figures f{file, 0, 0};
+      Figures f{file, 0, 0, 0};
+      if (const auto v = e.find("vector"); v != e.end() && v->is_object()) f.fp32 = numberOf(*v, "fp32_tflops");
       if (const auto m = e.find("memory"); m != e.end() && m->is_object()) {
         f.bandwidth = numberOf(*m, "bandwidth_gbps");
         if (m->contains("gib") && (*m)["gib"].is_array() && !(*m)["gib"].empty() && (*m)["gib"][0].is_number())
@@ -287,7 +308,8 @@ std::vector<CheckError> checkTogether(const std::vector<std::pair<std::string, s
       if (fresh) continue;
       const Figures& o = it->second;
       if ((f.gib > 0 && o.gib > 0 && f.gib != o.gib) ||
-          (f.bandwidth > 0 && o.bandwidth > 0 && f.bandwidth != o.bandwidth))
+          (f.bandwidth > 0 && o.bandwidth > 0 && f.bandwidth != o.bandwidth) ||
+          (f.fp32 > 0 && o.fp32 > 0 && f.fp32 != o.fp32))
         errors.push_back(
             {file, lines.entry(i),
              "\"" + stringOf(e, "model") + "\" has other figures in " + o.file + ": one name, one product"});

@@ -66,6 +66,10 @@ Model modelFrom(const Json& j, const std::string& vendor, const std::string& ven
   m.pcie_confidence = letterOf(part(j, "pcie"));
   m.dense_fp16_tflops = numberOf(part(j, "compute"), "dense_fp16_tflops");
   m.compute_confidence = letterOf(part(j, "compute"));
+  const Json& vector = part(j, "vector");
+  m.fp32_tflops = numberOf(vector, "fp32_tflops");
+  m.vector_confidence = letterOf(vector);
+  m.vector_source = stringOf(vector, "source");
   const Json& sources = part(j, "sources");
   m.id_source = stringOf(sources, "id");
   m.figure_source = stringOf(sources, "figures");

@@ -22,9 +22,10 @@ struct Model {
   double bus_bits = 0, gbit_per_pin = 0;
   double bandwidth_gbps = 0;            // decimal
   double dense_fp16_tflops = 0;
+  double fp32_tflops = 0;               // peak of the vector units, matrix units not counted
   std::string pcie;
-  char memory_confidence = 'U', pcie_confidence = 'U', compute_confidence = 'U';
-  std::string id_source, figure_source, date;
+  char memory_confidence = 'U', pcie_confidence = 'U', compute_confidence = 'U', vector_confidence = 'U';
+  std::string id_source, figure_source, date, vector_source;
 };
 
 class Database {
@@ -54,8 +55,15 @@ const Database& database();
 const std::vector<std::string>& builtinNames();
 std::string_view builtinText(std::string_view name) noexcept;
 
+// What the table cannot know of a card is assumed alike for all: stated with every figure that rests on it.
+inline constexpr double kAssumedLaunchSeconds = 10e-6;   // public measurements: 3 us (CUDA) to 50 us (slow drivers)
+inline constexpr double kAssumedLinkShare = 0.8;         // of the link's payload rate, from pinned memory
+
 // A description for planning without the device: nominal figures, rates_source "table". The error names the nearest
 // models.
 Result<DeviceDescription> describeModel(std::string_view model);
+// Where the rates of describeModel come from and what is assumed: "960 GB/s (A), 61.4 TFLOP/s fp32 of its vector units
+// (A, ...); assumed: ..."; "" for a model that is not in the table.
+std::string modelRates(std::string_view model);
 
 }  // namespace flagos::dal

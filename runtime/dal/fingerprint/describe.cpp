@@ -1,12 +1,23 @@
 // A device that is not here: what the table says, for planning.
 #include <algorithm>
+#include <cstdio>
 
 #include "runtime/base/settings.h"
 #include "runtime/dal/fingerprint/database.h"
 
 namespace flagos::dal {
 namespace {
+
 bool confident(char c) { return c == 'A' || c == 'B' || c == 'C'; }
+
+// Payload of a link "4x16" in bytes/s and direction; 0 where it is not PCIe.
+double linkRate(const std::string& link) {
+  int generation = 0, width = 0;
+  if (std::sscanf(link.c_str(), "%dx%d", &generation, &width) != 2 || generation < 1 || generation > 5 || width < 1) return 0;
+  const double transfers[] = {2.5e9, 5e9, 8e9, 16e9, 32e9};
+  return transfers[generation - 1] * width / 8 * (generation < 3 ? 0.8 : 128.0 / 130.0);
+}
+
 }  // namespace
 
 Result<DeviceDescription> describeModel(std::string_view model) {
@@ -28,8 +39,34 @@ Result<DeviceDescription> describeModel(std::string_view model) {
   if (!m->memory_gib.empty()) d.memory_bytes = static_cast<uint64_t>(m->memory_gib.front() * 1073741824.0);
   // Rated U (unknown or conflicting) is no basis for a prediction: 0 makes the cost model refuse.
   if (confident(m->memory_confidence)) d.bandwidth_bps = m->bandwidth_gbps * 1e9;
+  if (confident(m->vector_confidence)) d.flops_f32 = m->fp32_tflops * 1e12;
+  d.launch_s = kAssumedLaunchSeconds;
+  if (confident(m->pcie_confidence) && !d.shared_memory) d.copy_bps = linkRate(m->pcie) * kAssumedLinkShare;
   d.rates_source = "table";
   return d;
+}
+
+std::string modelRates(std::string_view model) {
+  const Model* m = database().byName(model);
+  if (!m) return {};
+  const auto rated = [](double value, const char* unit, char confidence, const std::string& source) {
+    char number[32];
+    std::snprintf(number, sizeof number, "%g", value);
+    return number + std::string(" ") + unit + " (" + (source.empty() ? "confidence " : "") + confidence + (source.empty() ? "" : ": " + source) + ")";
+  };
+  const bool bandwidth = confident(m->memory_confidence) && m->bandwidth_gbps > 0;
+  std::string out = bandwidth ? rated(m->bandwidth_gbps, "GB/s", m->memory_confidence, {}) : "memory bandwidth not in the table";
+  out += ", ";
+  if (confident(m->vector_confidence) && m->fp32_tflops > 0) out += rated(m->fp32_tflops, "TFLOP/s fp32 without matrix units", m->vector_confidence, m->vector_source);
+  else out += "fp32 rate not in the table";
+  char text[96];
+  std::snprintf(text, sizeof text, "; assumed: %g us a kernel launch", kAssumedLaunchSeconds * 1e6);
+  out += text;
+  if (confident(m->pcie_confidence) && linkRate(m->pcie) > 0 && m->kind != Kind::integrated) {
+    std::snprintf(text, sizeof text, ", copies at %g %% of the PCIe %s link", kAssumedLinkShare * 100, m->pcie.c_str());
+    out += text;
+  }
+  return out;
 }
 
 }  // namespace flagos::dal

