@@ -74,6 +74,7 @@ void addRange(Json& into, const FileReport& file, Span span, Encoding encoding) 
 Json liveJson(const LiveSite& live) {
   Json routes = Json::array(), fallbacks = Json::array(), copies = Json::array();
   for (const auto& r : live.routes) routes.push_back(routeJson(r));
+  for (const auto& r : live.backward_routes) { routes.push_back(routeJson(r)); routes.back()["backward"] = true; }
   for (const auto& f : live.fallbacks) fallbacks.push_back({{"op", f.op}, {"calls", f.calls}, {"bytes", f.bytes}});
   for (const auto& c : live.copies) copies.push_back({{"kind", c.kind}, {"calls", c.calls}, {"bytes", c.bytes}});
   const auto metric = [&](const Metric& m, const char* unit) {
@@ -113,7 +114,7 @@ Json reportJson(const std::vector<FileReport>& files, const CheckOptions& option
       if (l) {
         predicted = {{"seconds", l->seconds ? toJson(Metric::of(*l->seconds, "s", "predicted", std::nullopt)) : toJson(Metric::missing("s", l->why_missing))},
                      {"bound", orNull(l->bound)}, {"kernel", orNull(l->kernel)}, {"ops", orNull(l->ops)}};
-        const auto measured = live ? measuredRun(*l, *live) : std::nullopt;
+        const auto measured = live ? measuredRun(*l, *f.live) : std::nullopt;
         predicted["measured"] = measured ? toJson(Metric::of(*measured, "s", "measured", live->age_s)) : Json();
         predicted["ratio"] = measured && l->seconds ? Json(*l->seconds / *measured) : Json();
       }

@@ -10,9 +10,10 @@ Json orNull(const std::string& s) { return s.empty() ? Json(nullptr) : Json(s); 
 
 Json lineJson(const LinePrediction& l) {
   Json j = {{"line", l.line}, {"device", orNull(l.device)}, {"ops", orNull(l.ops)}, {"kernel", orNull(l.kernel)}, {"bound", orNull(l.bound)},
-            {"flops", l.flops}, {"bytes", l.bytes}, {"rates", orNull(l.rates)}, {"incomplete", l.seconds ? orNull(l.why_missing) : Json(nullptr)}};
+            {"flops", l.flops}, {"bytes", l.bytes}, {"rates", orNull(l.rates)}, {"rates_note", orNull(l.rates_note)}, {"incomplete", l.seconds ? orNull(l.why_missing) : Json(nullptr)}};
   j["assumed"] = l.assumed;
   j["seconds"] = l.seconds ? toJson(Metric::of(*l.seconds, "s", "predicted", std::nullopt)) : toJson(Metric::missing("s", l.why_missing));
+  j["seconds_least"] = l.least ? toJson(Metric::of(*l.least, "s", "predicted", std::nullopt)) : Json(nullptr);
   j["at_least"] = l.at_least ? toJson(Metric::of(*l.at_least, "s", "predicted", std::nullopt)) : Json(nullptr);
   return j;
 }
@@ -68,7 +69,7 @@ Json memoryJson(const std::vector<FileReport>& files) {
 
 std::string memoryText(const std::vector<FileReport>& files) {
   std::string out;
-  for (const auto& n : total(files)) out += needText(n) + "\n";
+  for (const auto& n : total(files)) out += needText(n) + "\n" + (n.rates.empty() ? "" : ratesText(n.device, n.rates) + "\n");
   return out;
 }
 

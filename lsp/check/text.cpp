@@ -30,7 +30,7 @@ std::string reportText(const std::vector<FileReport>& files, const CheckOptions&
       if (const LinePrediction* l = a.predicted ? a.predicted->at(s.line) : nullptr; l && s.resolution == "exact") {
         if (l->seconds || l->at_least) out += "    " + lineText(*l) + "\n";
         if (f.live && f.live->ran)
-          if (const auto run = measuredRun(*l, f.live->sites[i])) out += "    " + errorText(*l, *run) + "\n";
+          if (const auto run = measuredRun(*l, *f.live)) out += "    " + errorText(*l, *run) + "\n";
       }
       if (f.live && f.live->ran) for (const auto& l : liveLines(f.live->sites[i])) out += "    " + l + "\n";
       ++sites;

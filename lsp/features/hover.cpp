@@ -1,6 +1,7 @@
 #include "lsp/features/phrases.h"
 #include "lsp/features/snapshot.h"
 #include "lsp/predict/predict.h"
+#include "runtime/base/clock.h"
 
 namespace flagos::lsp {
 namespace {
@@ -26,6 +27,24 @@ void live(std::string& out, const Snapshot& s, const LiveSite* site) {
   if (!s.live->same_text && lines[0].find("old code") == std::string::npos) block(out, "file changed since the run; the process runs the old code");
 }
 
+// What the device has for it.
+std::string memoryText(const Snapshot& s, const Site& site) {
+  if (!site.bytes || !s.machine || site.resolution != "exact" || (site.kind != "placement" && site.kind != "move")) return {};
+  const std::string& device = site.devices[0].device;
+  const auto it = s.machine->details.find(device);
+  if (it == s.machine->details.end()) return {};
+  const MachineDevice& d = it->second;
+  if (d.free_bytes) return device + " had " + formatBytes(*d.free_bytes) + " free (" + d.free_source + ", read " + agoText(wallSeconds() - d.free_read_at) + ")";
+  const auto total = static_cast<double>(d.description.memory_bytes);
+  if (!d.why_no_free.empty()) return "free memory of " + device + " not reported by the driver (" + d.why_no_free + ")" + (total > 0 ? "; it has " + formatBytes(total) + " in all" : "");
+  return total > 0 ? device + " has " + formatBytes(total) + " (table)" : std::string();
+}
+
+std::string errorOf(const Snapshot& s, const LinePrediction& line) {
+  const auto run = s.live ? measuredRun(line, *s.live) : std::nullopt;
+  return run ? errorText(line, *run) : std::string();
+}
+
 // On a call that is no device site, and on the name of a function: what is predicted for it.
 void prediction(std::string& out, Span& span, const Snapshot& s, uint32_t offset) {
   const OpUse* use = nullptr;
@@ -33,7 +52,11 @@ void prediction(std::string& out, Span& span, const Snapshot& s, uint32_t offset
     if (u.span.contains(offset) && (!use || u.span.end - u.span.begin <= use->span.end - use->span.begin)) use = &u;
   if (use) {
     if (out.empty()) span = use->span;
-    if (const auto* l = s.analysis->predicted->at(use->line)) block(out, lineText(*l));
+    if (const auto* l = s.analysis->predicted->at(use->line)) {
+      block(out, lineText(*l));
+      if (const auto e = errorOf(s, *l); !e.empty()) block(out, e);
+      if (l->seconds && !l->rates_note.empty()) block(out, ratesText(l->device, l->rates_note));
+    }
     return;
   }
   const int line = s.analysis->unit->lines.lineOf(offset) + 1;
@@ -71,11 +94,12 @@ std::optional<HoverText> hover(const Snapshot& s, uint32_t offset) {
     block(out, "**" + devicesText(*site) + "** — `" + site->call + "` (" + site->kind + ")\n");
     for (const auto& l : originLines(*site)) item(out, l);
     if (const auto b = bytesText(*site); !b.empty()) item(out, b);
+    if (const auto m = memoryText(s, *site); !m.empty()) item(out, m);
     const LinePrediction* line = s.analysis->predicted ? s.analysis->predicted->at(site->line) : nullptr;
     if (line) {
       item(out, lineText(*line));
-      if (s.live)
-        if (const auto run = measuredRun(*line, s.live->sites[index])) item(out, errorText(*line, *run));
+      if (line->seconds && !line->rates_note.empty()) item(out, ratesText(line->device, line->rates_note));
+      if (const auto e = errorOf(s, *line); !e.empty()) item(out, e);
     }
     live(out, s, s.live ? &s.live->sites[index] : nullptr);
     predictedHere = line != nullptr;

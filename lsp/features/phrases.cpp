@@ -1,7 +1,9 @@
 #include "lsp/features/phrases.h"
 
 #include "lsp/predict/predict.h"
+#include "runtime/base/clock.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -53,10 +55,12 @@ std::string bytesText(const Site& s) {
 
 std::string routeLine(const telemetry::RouteRow& r) {
   std::string out = r.op + " → " + r.kernel + ", " + std::to_string(r.calls) + " calls";
-  if (r.timed_calls > 0 && r.device_time.value) out += ", measured " + formatSeconds(*r.device_time.value / static_cast<double>(r.timed_calls)) + " a call";
-  else out += ", time not measured";
+  double measured = 0;
+  if (r.timed_calls > 0 && r.device_time.value) measured = *r.device_time.value / static_cast<double>(r.timed_calls);
+  out += measured > 0 ? ", measured " + formatSeconds(measured) + " a call" : std::string(", time not measured");
   if (r.predicted.value) out += ", predicted " + formatSeconds(*r.predicted.value);
   else out += ", predicted unknown" + (r.predicted.why_missing.empty() ? "" : " (" + r.predicted.why_missing + ")");
+  if (r.predicted.value && measured > 0) out += " (" + ratioText(*r.predicted.value, measured) + ")";
   out += r.bound.empty() ? ", bound by: unknown" : ", bound by " + r.bound;
   if (!r.reason.empty()) out += " — " + r.reason;
   return out;
@@ -67,8 +71,8 @@ namespace {
 // The value, or in words why there is none: what a driver does not tell is another thing than what is not known yet.
 std::string said(const Metric& m) {
   if (m.value) return format(m);
-  if (m.why_missing.find("driver") != std::string::npos || m.why_missing.find("vendor") != std::string::npos)
-    return "not reported by the driver (" + m.why_missing + ")";
+  for (const char* who : {"the driver", "the vendor", "neither the driver"})
+    if (m.why_missing.starts_with(who)) return "not reported by the driver (" + m.why_missing + ")";
   return format(m);
 }
 
@@ -83,6 +87,16 @@ std::string measuredAt(const LiveSite& l) {
 
 }  // namespace
 
+std::string agoText(double seconds) {
+  char b[32];
+  const double s = std::max(0.0, seconds);
+  if (s < 9.95) std::snprintf(b, sizeof b, "%.1f s ago", s);
+  else if (s < 100) std::snprintf(b, sizeof b, "%.0f s ago", s);
+  else if (s < 6000) std::snprintf(b, sizeof b, "%.0f min ago", s / 60);
+  else std::snprintf(b, sizeof b, "%.0f h ago", s / 3600);
+  return b;
+}
+
 std::vector<std::string> liveLines(const LiveSite& l) {
   std::vector<std::string> out;
   const std::string pid = "pid " + std::to_string(l.pid);
@@ -96,20 +110,29 @@ std::vector<std::string> liveLines(const LiveSite& l) {
   if (l.state == "edited") head += ": measured before this edit (" + measuredAt(l) + "); the process runs the old code";
   if (l.state == "gone") head += ": was " + measuredAt(l) + (l.why.empty() ? "" : "; " + l.why);
   out.push_back(head);
-  out.push_back((l.device.empty() ? "" : "on " + l.device + ": ") + "live " + said(l.live_bytes) + ", peak " + said(l.peak_bytes) + ", " + std::to_string(l.calls) + " calls");
+  // When the process read its counters: they are told when they change, so an old reading of a live process still holds.
+  const double age = l.read_at > 0 ? wallSeconds() - l.read_at : l.age_s;
+  const std::string source = "measured, read " + agoText(age);
+  std::string held = (l.device.empty() ? "" : "on " + l.device + ": ") + "live " + said(l.live_bytes) + ", peak " + said(l.peak_bytes);
+  if (l.live_bytes.value || l.peak_bytes.value) held += " (" + source + ")";
+  if (l.calls > 0) held += ", " + std::to_string(l.calls) + " calls";
+  out.push_back(held);
   std::string time = "device time ";
   if (l.share >= 0) time += percent(l.share) + " of the process";
+  else if (!l.device_time.value && l.calls == 0 && l.routes.empty() && !l.copies.empty()) time += "unknown (only copies ran here; their time is not measured)";
   else if (!l.device_time.value && !l.device_time.why_missing.empty()) time += said(l.device_time);
   else time += "not measured yet";
   if (l.device_time.value) time += " (forward " + formatSeconds(*l.device_time.value);
   if (l.device_time.value && l.backward_time.value) time += ", backward " + formatSeconds(*l.backward_time.value);
-  if (l.device_time.value) time += ")";
+  if (l.device_time.value) time += "; " + source + ")";
   out.push_back(time);
   if (l.live_spread) out.push_back(spreadLine("live", *l.live_spread, formatBytes));
   if (l.peak_spread) out.push_back(spreadLine("peak", *l.peak_spread, formatBytes));
   if (l.time_spread) out.push_back(spreadLine("device time", *l.time_spread, formatSeconds));
   for (size_t i = 0; i < l.routes.size() && i < 3; ++i) out.push_back(routeLine(l.routes[i]));
   if (l.routes.size() > 3) out.push_back("and " + std::to_string(l.routes.size() - 3) + " more routes");
+  for (size_t i = 0; i < l.backward_routes.size() && i < 2; ++i) out.push_back("backward: " + routeLine(l.backward_routes[i]));
+  if (l.backward_routes.size() > 2) out.push_back("and " + std::to_string(l.backward_routes.size() - 2) + " more routes of the backward pass");
   if (l.fallbacks.empty()) out.push_back("no fallback");
   for (const auto& f : l.fallbacks)
     out.push_back("fallback: " + f.op + " ran on the CPU " + std::to_string(f.calls) + " times, " + formatBytes(static_cast<double>(f.bytes)) + " copied");

@@ -11,6 +11,8 @@ namespace flagos::lsp {
 std::string devicesText(const Site& site);                     // "npu:0", "npu:0 or cpu", "npu:<RANK>", "unknown"
 std::vector<std::string> originLines(const Site& site);        // "npu:0: default of --device (train.py:70)"
 std::string bytesText(const Site& site);                       // "needs 512 B (float32 [128])"; "" where it makes no sense
+// "0.3 s ago", "2 h ago".
+std::string agoText(double seconds);
 std::vector<std::string> liveLines(const LiveSite& live);      // state first; several lines
 std::string routeLine(const telemetry::RouteRow& route);       // one route: kernel, calls, measured, predicted, bound
 std::string percent(double share);                             // 0.634 -> "63 %"

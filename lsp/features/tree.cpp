@@ -53,6 +53,7 @@ std::vector<TreeNode> lineNodes(const Snapshot& s) {
     n.unit = l.line > 0 ? s.analysis->unit.get() : nullptr;
     n.line = l.line;
     for (const auto& r : l.routes) n.children.push_back(leaf(r.op, r.kernel, routeLine(r)));
+    for (const auto& r : l.backward_routes) n.children.push_back(leaf("backward: " + r.op, r.kernel, routeLine(r)));
     out.push_back(std::move(n));
   };
   for (size_t i = 0; i < s.live->sites.size(); ++i) add(s.live->sites[i], s.analysis->sites[i].span, shortText(s.analysis->unit->text, s.analysis->sites[i].node, 40));

@@ -31,7 +31,7 @@ bool counts(const Site& s) {
 std::string alone(const Site& s, const std::string& name, const MachineDevice& device) {
   const double total = static_cast<double>(device.description.memory_bytes), one = static_cast<double>(device.description.max_alloc_bytes);
   const bool module = s.call.starts_with("Module.") || s.call.starts_with("torch.nn.");
-  if (device.free_bytes && *s.bytes > *device.free_bytes) return name + " has " + sized(*device.free_bytes) + " free";
+  if (device.free_bytes && *s.bytes > *device.free_bytes) return name + " had " + sized(*device.free_bytes) + " free when it was read";
   if (total > 0 && *s.bytes > total) return name + " has " + sized(total) + " in all";
   if (one > 0 && !module && *s.bytes > one) return name + " gives at most " + sized(one) + " in one piece";
   return {};
@@ -106,8 +106,8 @@ class Block {
     if (sum <= room || f.related.empty()) return;
     over.insert(on);
     auto related = std::move(f.related);
-    f = findingAt("predicted-oom", s.node, asked(s) + ", and with what the lines above hold it is " + sized(sum) + ": " + on + " has " + sized(room) +
-                                              (device.free_bytes ? " free" : " in all"));
+    f = findingAt("predicted-oom", s.node, asked(s) + ", and with what the lines above hold it is " + sized(sum) + ": " + on + (device.free_bytes ? " had " : " has ") + sized(room) +
+                                              (device.free_bytes ? " free when it was read" : " in all"));
     f.related = std::move(related);
     a_.findings.push_back(std::move(f));
   }

@@ -1,6 +1,7 @@
 #include "lsp/live/join.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <set>
 
@@ -42,6 +43,7 @@ LiveFile joinLive(const Analysis& analysis, std::string_view raw, const telemetr
     s.pid = process.pid;
     s.process_state = process.state;
     s.age_s = process.age_s;
+    s.read_at = process.written_at;
   }
   if (!out.ran) return out;
   const Drift drift(*analysis.unit, raw, hash, hash.empty() ? std::nullopt : baselineText(hash), rows, origins);
@@ -51,6 +53,7 @@ LiveFile joinLive(const Analysis& analysis, std::string_view raw, const telemetr
   std::map<const Node*, size_t> site_of;
   for (size_t i = 0; i < analysis.sites.size(); ++i) site_of[analysis.sites[i].node] = i;
   std::map<uint32_t, LiveSite*> by_row_id;
+  std::set<uint32_t> backward;          // rows of the backward pass
   std::map<std::pair<const Node*, int>, LiveMeasured> also;
   std::set<const Node*> claimed;
   std::map<const Node*, std::pair<int, int>> owner;   // node -> (line, column) of the row that has it
@@ -59,6 +62,7 @@ LiveFile joinLive(const Analysis& analysis, std::string_view raw, const telemetr
     s.pid = process.pid;
     s.process_state = process.state;
     s.age_s = process.age_s;
+    s.read_at = process.written_at;
     s.state = driftName(p.state);
     s.measured_line = r.line;
     s.line = p.line;
@@ -80,6 +84,7 @@ LiveFile joinLive(const Analysis& analysis, std::string_view raw, const telemetr
   };
   std::deque<LiveSite> gone;
   for (const auto* r : rows) {
+    if (r->backward_of) backward.insert(r->id);
     Placement p = drift.place(*r);
     if (p.node) {
       // One place, one origin: a second row that lands on a taken node is not painted there.
@@ -116,7 +121,7 @@ LiveFile joinLive(const Analysis& analysis, std::string_view raw, const telemetr
     const auto it = by_row_id.find(route.site);
     if (it == by_row_id.end()) continue;
     // One line for an operator and its kernel: shapes differ, the prediction is then the mean over the calls.
-    auto& list = it->second->routes;
+    auto& list = backward.count(route.site) ? it->second->backward_routes : it->second->routes;
     const auto same = std::find_if(list.begin(), list.end(), [&](const auto& r) { return r.op == route.op && r.kernel == route.kernel; });
     if (same == list.end()) { list.push_back(route); continue; }
     const auto calls = static_cast<double>(same->calls), more = static_cast<double>(route.calls);
@@ -142,10 +147,11 @@ LiveFile joinLive(const Analysis& analysis, std::string_view raw, const telemetr
     same->bytes += c.bytes;
   }
   const auto order = [](LiveSite& s) {
-    std::stable_sort(s.routes.begin(), s.routes.end(), [](const auto& a, const auto& b) {
-      const double ta = a.device_time.value.value_or(0), tb = b.device_time.value.value_or(0);
-      return ta != tb ? ta > tb : a.calls > b.calls;
-    });
+    for (auto* routes : {&s.routes, &s.backward_routes})
+      std::stable_sort(routes->begin(), routes->end(), [](const auto& a, const auto& b) {
+        const double ta = a.device_time.value.value_or(0), tb = b.device_time.value.value_or(0);
+        return ta != tb ? ta > tb : a.calls > b.calls;
+      });
   };
   for (auto& s : out.sites) order(s);
   for (auto& [key, m] : also) { order(m.live); out.also.push_back(std::move(m)); }
@@ -154,17 +160,32 @@ LiveFile joinLive(const Analysis& analysis, std::string_view raw, const telemetr
   return out;
 }
 
-std::optional<double> measuredRun(const LinePrediction& line, const LiveSite& live) {
-  // Only timed calls count: their mean, times the calls of one run.
-  double seconds = 0;
-  uint64_t calls = 0;
-  for (const auto& r : live.routes) {
-    if (r.timed_calls == 0 || !r.device_time.value) continue;
-    seconds += *r.device_time.value;
-    calls += r.timed_calls;
+std::optional<double> measuredRun(const LinePrediction& line, const LiveFile& live) {
+  if (line.calls == 0 || line.least || !line.why_missing.empty()) return std::nullopt;
+  std::vector<const telemetry::RouteRow*> routes;
+  bool comparable = true;
+  const auto take = [&](const LiveSite& s) {
+    if (s.line != line.line || s.state == "not-executed" || s.state == "gone") return;
+    comparable = comparable && s.state != "edited";
+    for (const auto& r : s.routes) routes.push_back(&r);
+  };
+  for (const auto& s : live.sites) take(s);
+  for (const auto& m : live.also) take(m.live);
+  double calls = 0;
+  for (const auto* r : routes) {
+    comparable = comparable && r->timed_calls > 0 && r->device_time.value;
+    calls += static_cast<double>(r->calls);
   }
-  if (calls == 0 || seconds <= 0 || line.calls == 0) return std::nullopt;
-  return seconds / static_cast<double>(calls) * static_cast<double>(line.calls);
+  const double runs = calls / static_cast<double>(line.calls);
+  if (!comparable || runs < 1) return std::nullopt;
+  double seconds = 0;
+  for (const auto* r : routes) {
+    // A whole number of calls a run, or other operators ran than were predicted. A snapshot may fall into a run.
+    const double each = static_cast<double>(r->calls) / runs;
+    if (std::round(each) < 1 || std::fabs(each - std::round(each)) > 0.1) return std::nullopt;
+    seconds += *r->device_time.value / static_cast<double>(r->timed_calls) * std::round(each);
+  }
+  return seconds > 0 ? std::optional<double>(seconds) : std::nullopt;
 }
 
 }  // namespace flagos::lsp

@@ -24,10 +24,12 @@ struct LiveSite {
   double share = -1;                    // of the process's device time, backward included; < 0 = not known
   uint64_t calls = 0;
   std::vector<telemetry::RouteRow> routes;      // by device time, then calls
+  std::vector<telemetry::RouteRow> backward_routes;   // of the backward pass that this line caused
   std::vector<telemetry::FallbackRow> fallbacks;
   std::vector<telemetry::CopyRow> copies;
   std::optional<Spread> live_spread, peak_spread, time_spread;   // over the ranks of a job
   double age_s = 0;
+  double read_at = 0;                   // seconds since the epoch when the process read its counters; 0 = it does not say
 };
 
 struct LiveMeasured { Span span; std::string text; LiveSite live; };  // a line that is no device site, but was measured
@@ -43,8 +45,9 @@ struct LiveFile {
   std::vector<LiveSite> gone;
 };
 
-// Device seconds of one run of a line, from what was measured of it; empty: nothing was timed.
-std::optional<double> measuredRun(const LinePrediction& line, const LiveSite& live);
+// Device seconds of one forward run of a line, from what was measured on it now; empty where nothing was timed, where the line
+// was edited since, or where the calls that ran are not those that were predicted: then there is nothing to compare.
+std::optional<double> measuredRun(const LinePrediction& line, const LiveFile& live);
 
 // `raw`: the file's bytes as they are now (for the content hash).
 LiveFile joinLive(const Analysis& analysis, std::string_view raw, const telemetry::ProcessRow& process,

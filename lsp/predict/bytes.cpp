@@ -63,6 +63,9 @@ std::optional<std::vector<int64_t>> perDimension(const Value& v, size_t n) {
   return std::nullopt;
 }
 
+// Of a MultiheadAttention: the projections of query, key and value in one matrix, and the one behind.
+double attention(double size, bool bias) { return 4 * (4 * size * size + (bias ? 4 * size : 0)); }
+
 }  // namespace
 
 std::optional<double> TensorSize::bytes() const {
@@ -131,8 +134,14 @@ std::optional<double> layerSize(const std::string& cls, const Args& args) {
   static const std::set<std::string> without = {"ReLU", "ReLU6", "LeakyReLU", "ELU", "GELU", "SiLU", "Sigmoid", "Tanh", "Softmax", "LogSoftmax",
       "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "Flatten", "Unflatten", "Identity", "MaxPool1d", "MaxPool2d", "MaxPool3d", "AvgPool1d",
       "AvgPool2d", "AvgPool3d", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveMaxPool2d", "Upsample", "PixelShuffle", "CrossEntropyLoss",
-      "MSELoss", "NLLLoss", "L1Loss", "BCELoss", "BCEWithLogitsLoss", "SmoothL1Loss", "KLDivLoss", "HuberLoss", "Hardswish", "Mish", "ZeroPad2d"};
-  if (without.count(cls)) return 0.0;
+      "MSELoss", "NLLLoss", "L1Loss", "BCELoss", "BCEWithLogitsLoss", "SmoothL1Loss", "KLDivLoss", "HuberLoss", "Hardswish", "Mish", "ZeroPad2d", "Softplus", "Softmin", "Softsign", "Tanhshrink",
+      "GLU", "Hardtanh", "Hardsigmoid", "CELU", "SELU", "AlphaDropout", "LogSigmoid", "ReflectionPad1d", "ReflectionPad2d", "ReplicationPad1d",
+      "ReplicationPad2d", "ConstantPad1d", "ConstantPad2d", "UpsamplingNearest2d", "UpsamplingBilinear2d", "Fold", "Unfold", "AdaptiveAvgPool3d",
+      "AdaptiveMaxPool1d", "PixelUnshuffle", "CosineSimilarity", "TripletMarginLoss", "CTCLoss", "LocalResponseNorm"};
+  if (without.count(cls)) {
+    for (const auto& a : args.list) if (isAny(a.value, V::tensor)) return std::nullopt;   // class weights are a buffer
+    return 0.0;
+  }
   if (args.unknown_rest) return std::nullopt;
   if (const Arg* d = args.keyword("dtype"); d && !is(d->value, V::dtype) && !is(d->value, V::none)) return std::nullopt;
   const auto get = [&](size_t i, const char* name) -> std::optional<double> {
@@ -164,16 +173,24 @@ std::optional<double> layerSize(const std::string& cls, const Args& args) {
       for (const auto s : *kernel) n *= static_cast<double>(s);
       return 4 * (n + (*bias ? *out : 0));
     }
-  } else if (cls == "Embedding") {
+  } else if (cls == "Embedding" || cls == "EmbeddingBag") {
     const auto n = get(0, "num_embeddings"), d = get(1, "embedding_dim");
     if (n && d) return 4 * *n * *d;
   } else if (cls.starts_with("BatchNorm")) {
     const auto n = get(0, "num_features");
     const auto affine = flag(3, "affine", true), track = flag(4, "track_running_stats", true);
     if (n && affine && track) return 4 * ((*affine ? 2 * *n : 0) + (*track ? 2 * *n : 0)) + (*track ? 8 : 0);
-  } else if (cls == "LayerNorm" || cls == "GroupNorm") {
-    const Arg* a = args.get(cls == "LayerNorm" ? 0 : 1, cls == "LayerNorm" ? "normalized_shape" : "num_channels");
-    if (!a) return std::nullopt;
+  } else if (cls.starts_with("InstanceNorm")) {
+    const auto n = get(0, "num_features");
+    const auto affine = flag(3, "affine", false), track = flag(4, "track_running_stats", false);
+    if (n && affine && track) return 4 * ((*affine ? 2 * *n : 0) + (*track ? 2 * *n : 0)) + (*track ? 8 : 0);
+  } else if (cls == "LayerNorm" || cls == "GroupNorm" || cls == "RMSNorm") {
+    const bool group = cls == "GroupNorm";
+    const Arg* a = args.get(group ? 1 : 0, group ? "num_channels" : "normalized_shape");
+    const auto affine = flag(group ? 3 : 2, group ? "affine" : "elementwise_affine", true);
+    const auto bias = cls == "LayerNorm" ? flag(3, "bias", true) : std::optional<bool>(group);
+    if (!a || !affine || !bias) return std::nullopt;
+    if (!*affine) return 0.0;
     double n = 1;
     if (const auto one = number(a->value)) n = static_cast<double>(*one);
     else if (is(a->value, V::tuple) || is(a->value, V::list)) {
@@ -183,7 +200,42 @@ std::optional<double> layerSize(const std::string& cls, const Args& args) {
     } else {
       return std::nullopt;
     }
-    return 8 * n;
+    return (*bias ? 8 : 4) * n;
+  } else if (cls == "PReLU") {
+    const Arg* a = args.get(0, "num_parameters");
+    const auto n = a ? number(a->value) : std::optional<int64_t>(1);
+    if (n) return 4 * static_cast<double>(*n);
+  } else if (cls == "Bilinear") {
+    const auto a = get(0, "in1_features"), b = get(1, "in2_features"), out = get(2, "out_features");
+    const auto bias = flag(3, "bias", true);
+    if (a && b && out && bias) return 4 * (*a * *b * *out + (*bias ? *out : 0));
+  } else if (cls == "MultiheadAttention") {
+    const auto e = get(0, "embed_dim");
+    const auto bias = flag(3, "bias", true), added = flag(4, "add_bias_kv", false);
+    for (const char* own : {"kdim", "vdim"}) if (args.keyword(own)) return std::nullopt;
+    if (e && bias && added && !*added && args.positional() <= 6) return attention(*e, *bias);
+  } else if (cls == "TransformerEncoderLayer" || cls == "TransformerDecoderLayer") {
+    const bool decoder = cls == "TransformerDecoderLayer";
+    const auto d = get(0, "d_model");
+    const Arg* f = args.get(2, "dim_feedforward");
+    const auto wide = f ? get(2, "dim_feedforward") : std::optional<double>(2048);
+    const auto bias = flag(8, "bias", true);
+    if (d && wide && bias)
+      return (decoder ? 2 : 1) * attention(*d, *bias) + 4 * (2 * *d * *wide + (*bias ? *wide + *d : 0)) + (decoder ? 3 : 2) * 4 * *d * (*bias ? 2 : 1);
+  } else if (cls == "LSTM" || cls == "GRU" || cls == "RNN") {
+    const double gates = cls == "LSTM" ? 4 : cls == "GRU" ? 3 : 1;
+    const auto in = get(0, "input_size"), h = get(1, "hidden_size");
+    const Arg* l = args.get(2, "num_layers");
+    const auto layers = l ? get(2, "num_layers") : std::optional<double>(1);
+    const auto bias = flag(cls == "RNN" ? 4 : 3, "bias", true), both = flag(cls == "RNN" ? 7 : 6, "bidirectional", false);
+    if (!in || !h || !layers || !bias || !both || args.keyword("proj_size")) return std::nullopt;
+    const double ways = *both ? 2 : 1, rest = *layers - 1;
+    return 4 * gates * *h * ways * (*in + *h + rest * (*h * ways + *h) + (*bias ? 2 * *layers : 0));
+  } else if (cls == "LSTMCell" || cls == "GRUCell" || cls == "RNNCell") {
+    const double gates = cls == "LSTMCell" ? 4 : cls == "GRUCell" ? 3 : 1;
+    const auto in = get(0, "input_size"), h = get(1, "hidden_size");
+    const auto bias = flag(2, "bias", true);
+    if (in && h && bias) return 4 * gates * *h * (*in + *h + (*bias ? 2 : 0));
   }
   return std::nullopt;
 }

@@ -21,7 +21,7 @@ std::string needText(const DeviceNeed& n) {
   const auto room = n.free ? n.free : n.total;
   if (!room) return out + "; how much memory it has is not known" + (n.device == "cpu" ? "" : ": name a model, --devices " + n.device + "=MODEL");
   if (n.assumed) out += " (" + std::string(kAssumed) + ")";
-  out += " of its " + formatBytes(*room) + (n.free ? " free" : "");
+  out += " of its " + formatBytes(*room) + (n.free ? " free when it was read" : "");
   if (!n.fits) out += "; whether that fits is not known: " + std::to_string(n.unknown) + " of " + std::to_string(n.sites) + " sites have no known size";
   else out += *n.fits ? ": fits" : ": does not fit";
   return out + ". Parameters and tensors that lines make are counted once; activations, gradients and optimizer states are not counted";
@@ -30,20 +30,28 @@ std::string needText(const DeviceNeed& n) {
 std::string lineText(const LinePrediction& l) {
   if (!l.seconds)
     return "predicted time unknown: " + l.why_missing + (l.at_least ? "; its memory traffic alone takes " + formatSeconds(*l.at_least) : "");
-  std::string out = "predicted " + formatSeconds(*l.seconds) + ", bound by " + (l.bound.empty() ? std::string("unknown") : l.bound) + " (" + l.ops +
+  std::string out = "predicted " + (l.least ? formatSeconds(*l.least) + " to " : "") + formatSeconds(*l.seconds) + (l.least ? " by what calls it" : "") + ", bound by " + (l.bound.empty() ? std::string("unknown") : l.bound) + " (" + l.ops +
                     (l.kernel.empty() ? "" : "; " + l.kernel) + "; rates: " + (l.rates.empty() ? "unknown source" : l.rates) + ")";
   if (l.assumed) out += "; " + std::string(kAssumed);
   if (!l.why_missing.empty()) out += "; without some calls: " + l.why_missing;
   return out;
 }
 
-std::string errorText(const LinePrediction& l, double measured) {
-  if (!l.seconds || *l.seconds <= 0 || measured <= 0) return {};
-  const double ratio = *l.seconds / measured;
+std::string ratesText(const std::string& device, const std::string& rates) {
+  return rates.empty() ? std::string() : "rates of " + device + " from the device table: " + rates;
+}
+
+std::string ratioText(double predicted, double measured) {
+  const double ratio = predicted / measured;
   char text[64];
   if (ratio >= 1.005 || ratio <= 0.995) std::snprintf(text, sizeof text, "%.2g times the measured", ratio);
   else std::snprintf(text, sizeof text, "as measured");
-  return "measured " + formatSeconds(measured) + " a run of the line; the prediction is " + text;
+  return text;
+}
+
+std::string errorText(const LinePrediction& l, double measured) {
+  if (!l.seconds || *l.seconds <= 0 || measured <= 0) return {};
+  return "measured " + formatSeconds(measured) + " a forward run of the line; the prediction is " + ratioText(*l.seconds, measured);
 }
 
 std::string functionText(const FunctionPrediction& f) {

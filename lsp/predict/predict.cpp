@@ -86,6 +86,7 @@ void needs(Analysis& a, const Machine& machine, Predicted& out) {
     if (const auto it = machine.details.find(device); it != machine.details.end()) {
       n.name = it->second.description.name;
       n.free = it->second.free_bytes;
+      n.rates = it->second.rates;
       if (it->second.description.memory_bytes > 0) n.total = static_cast<double>(it->second.description.memory_bytes);
     }
     settleNeed(n);
@@ -100,10 +101,12 @@ void predict(Analysis& a, const Machine& machine) {
   needs(a, machine, *out);
   struct Sum { LinePrediction line; double slowest = -1; std::string names; };
   struct Function { FunctionPrediction sum; std::map<int, std::pair<double, std::string>> lines; std::map<int, double> slowest; };
-  std::map<int, Sum> lines;
+  std::map<int, std::map<std::vector<int>, Sum>> lines;   // by the lines that lead here: each way is a run of its own
   std::map<uint32_t, Function> functions;
   for (const auto& use : a.ops) {
-    Sum& sum = lines[use.line];
+    std::vector<int> way;
+    for (size_t i = 0; i + 1 < use.inside.size(); ++i) way.push_back(use.inside[i].line);
+    Sum& sum = lines[use.line][way];
     LinePrediction& l = sum.line;
     l.line = use.line;
     if (!use.device.empty()) l.device = l.device.empty() || l.device == use.device ? use.device : "several";
@@ -115,6 +118,7 @@ void predict(Analysis& a, const Machine& machine) {
     std::vector<Priced> parts;
     if (missing.empty()) {
       l.rates = detail->second.description.rates_source;
+      l.rates_note = detail->second.rates;
       for (const auto& c : use.calls) {
         parts.push_back(price(c, use.device, detail->second.description));
         const std::string name = shortName(c.op);
@@ -151,7 +155,24 @@ void predict(Analysis& a, const Machine& machine) {
       if (slowest > fn.slowest[f.line]) { fn.slowest[f.line] = slowest; line_bound = bound; }
     }
   }
-  for (auto& [line, sum] : lines) out->lines.push_back(std::move(sum.line));
+  for (auto& [line, ways] : lines) {
+    LinePrediction* slowest = nullptr;
+    std::optional<double> least;
+    std::string missing;
+    for (auto& [way, sum] : ways) {
+      if (missing.empty()) missing = sum.line.why_missing;
+      const auto rank = [](const LinePrediction& l) { return std::pair{l.seconds.value_or(-1), l.at_least.value_or(-1)}; };
+      if (!slowest || rank(sum.line) > rank(*slowest)) slowest = &sum.line;
+      if (sum.line.seconds) least = std::min(least.value_or(*sum.line.seconds), *sum.line.seconds);
+    }
+    if (slowest->seconds && *least < *slowest->seconds * 0.99) slowest->least = least;
+    if (slowest->why_missing.empty()) slowest->why_missing = missing;
+    for (auto& [way, sum] : ways) {
+      slowest->assumed = slowest->assumed || sum.line.assumed;
+      if (sum.line.device != slowest->device && !sum.line.device.empty()) slowest->device = slowest->device.empty() ? sum.line.device : "several";
+    }
+    out->lines.push_back(std::move(*slowest));
+  }
   for (auto& [at, f] : functions) {
     for (const auto& [line, part] : f.lines) {
       if (f.sum.bottleneck_line != 0 && part.first <= f.lines[f.sum.bottleneck_line].first) continue;

@@ -15,7 +15,11 @@ void settleNeed(DeviceNeed& need);
 // "npu:0 (Radeon RX 7900 XTX): the lines read place 17.2 GiB of its 24 GiB: fits. ..."
 std::string needText(const DeviceNeed& need);
 std::string lineText(const LinePrediction& line);
+// The figures of the device table behind the times of a card, with their confidence and what is assumed; "" without a table.
+std::string ratesText(const std::string& device, const std::string& rates);
 std::string functionText(const FunctionPrediction& f);
+// "0.75 times the measured", "as measured".
+std::string ratioText(double predicted, double measured);
 // Beside it what was measured for one run of the line, and the prediction's error; "" where there is nothing to compare.
 std::string errorText(const LinePrediction& line, double measured_seconds);
 

@@ -30,11 +30,13 @@ struct LinePrediction {
   int line = 0;
   std::string device, ops, kernel, bound;  // "linear, relu"; of the slowest call
   std::optional<double> seconds;
+  std::optional<double> least;             // where calls of several places lead here with other sizes: the quickest, and `seconds` the slowest
   std::optional<double> at_least;          // without seconds: the memory traffic alone, where the bandwidth is known
   size_t calls = 0;                        // operator calls of one run of the line
   double flops = 0, bytes = 0;             // of the calls whose time is known
   std::string why_missing;                 // no seconds, or: some calls of the line are not in them
   std::string rates;                       // where the device's rates come from
+  std::string rates_note;                  // of a card of the table: figures, confidence, what is assumed
   bool assumed = false;                    // as in OpUse, of some call
 };
 
@@ -55,6 +57,7 @@ struct DeviceNeed {
   std::optional<double> free, total;
   std::optional<bool> fits;                // empty: not known (unknown sizes can only add)
   bool assumed = false;                    // some size follows from a default that can be changed from outside
+  std::string rates;                       // as in LinePrediction::rates_note
 };
 
 struct Predicted {

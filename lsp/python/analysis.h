@@ -16,7 +16,10 @@ namespace flagos::lsp {
 // What is known of an assumed device beyond its name.
 struct MachineDevice {
   dal::DeviceDescription description;
-  std::optional<double> free_bytes;        // now, of a device that is really there
+  std::optional<double> free_bytes;        // of a device that is really there, when it was read
+  std::string free_source, why_no_free;    // "sysfs"; why a device that is there does not tell
+  double free_read_at = 0;                 // seconds since the epoch
+  std::string rates;                       // of a card of the table: its figures, their confidence, what is assumed
 };
 
 // The devices that the analysis assumes. `known` is false until the machine has been looked at: conditions on

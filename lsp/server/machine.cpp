@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/settings.h"
 #include "runtime/dal/fingerprint/database.h"
 #include "runtime/dal/inventory.h"
@@ -62,7 +63,10 @@ Result<Machine> machineFrom(const std::vector<std::string>& entries) {
     if (equals == std::string::npos) continue;
     auto description = describe(e.substr(equals + 1));
     if (!description) return description.error();
-    m.details[device] = {std::move(*description), std::nullopt};
+    std::string rates = dal::modelRates(description->name);
+    MachineDevice& detail = m.details[device];
+    detail.description = std::move(*description);
+    detail.rates = std::move(rates);
   }
   return m;
 }
@@ -73,8 +77,23 @@ Machine detectedMachine() {
   for (const auto& d : dal::machine().devices) {
     if (!d.index || !d.usable) continue;
     m.devices.push_back(name + ":" + std::to_string(*d.index));
-    MachineDevice& detail = m.details[m.devices.back()] = {d.description, d.memory_free.value};
-    dal::loadRates(detail.description, d.fingerprint.identity + d.fingerprint.build);
+    MachineDevice& detail = m.details[m.devices.back()];
+    detail.description = d.description;
+    detail.free_bytes = d.memory_free.value;
+    detail.free_source = d.memory_free.source;
+    detail.why_no_free = d.memory_free.why_missing;
+    detail.free_read_at = wallSeconds();
+    if (dal::loadRates(detail.description, d.fingerprint.identity + d.fingerprint.build)) continue;
+    // Never used yet, so nothing is measured: what the table says of the model.
+    if (d.fingerprint.result != "exact" || !d.parent.empty()) continue;
+    const auto table = dal::describeModel(d.fingerprint.model);
+    if (!table) continue;
+    detail.description.bandwidth_bps = table->bandwidth_bps;
+    detail.description.flops_f32 = table->flops_f32;
+    detail.description.copy_bps = table->copy_bps;
+    detail.description.launch_s = table->launch_s;
+    detail.description.rates_source = "table";
+    detail.rates = dal::modelRates(d.fingerprint.model);
   }
   return m;
 }

@@ -202,6 +202,54 @@ TEST_CASE("a value that is missing stays missing, with its reason") {
   CHECK(liveLines(*x)[1].find("live not reported by the driver (the driver gives no per-process memory)") != std::string::npos);
 }
 
+TEST_CASE("a reason that mentions the driver is not yet a silence of the driver") {
+  auto p = process();
+  p.sites[0].device_time = Metric::missing("s", "only first launches were timed so far, in which the driver may have compiled");
+  Analysis a;
+  const LiveFile live = joined(kRan, p, &a);
+  const auto lines = liveLines(*at(a, live, 3));
+  for (const auto& l : lines) CHECK(l.find("not reported by the driver") == std::string::npos);
+  p.sites[0].device_time = Metric::missing("s", "the driver gives no times");
+  const LiveFile silent = joined(kRan, p, &a);
+  bool said = false;
+  for (const auto& l : liveLines(*at(a, silent, 3))) said = said || l.find("device time not reported by the driver (the driver gives no times)") != std::string::npos;
+  CHECK(said);
+}
+
+TEST_CASE("what one run of a line took is only said where the calls that ran are those that were predicted") {
+  LinePrediction line;
+  line.line = 7;
+  line.calls = 3;
+  LiveFile live;
+  live.sites.resize(2);
+  const auto route = [](const char* op, uint64_t calls, double each) {
+    telemetry::RouteRow r;
+    r.op = op;
+    r.calls = calls;
+    r.timed_calls = calls;
+    r.device_time = Metric::of(each * static_cast<double>(calls), "s", "measured");
+    return r;
+  };
+  for (auto& s : live.sites) { s.state = "exact"; s.line = 7; }
+  live.sites[0].routes = {route("aten::addmm", 20, 3e-3), route("aten::relu", 10, 1e-3)};
+  live.sites[0].backward_routes = {route("aten::mm", 40, 9e-3)};          // no part of a forward run
+  REQUIRE(measuredRun(line, live));
+  CHECK(*measuredRun(line, live) == Approx(2 * 3e-3 + 1e-3));
+  live.sites[1].routes = {route("aten::sum", 10, 2e-3)};                  // a fourth call that was not predicted
+  CHECK_FALSE(measuredRun(line, live));
+  line.calls = 4;
+  CHECK(*measuredRun(line, live) == Approx(2 * 3e-3 + 1e-3 + 2e-3));
+  live.sites[1].routes[0].timed_calls = 0;                                // only a part was timed
+  CHECK_FALSE(measuredRun(line, live));
+  live.sites[1].routes = {route("aten::sum", 10, 2e-3)};
+  live.sites[1].state = "edited";                                         // another text than the predicted one
+  CHECK_FALSE(measuredRun(line, live));
+  live.sites[1].state = "moved";
+  CHECK(measuredRun(line, live));
+  line.why_missing = "the sizes of a call do not follow";
+  CHECK_FALSE(measuredRun(line, live));
+}
+
 TEST_CASE("matchLines gives the longest common matching in order") {
   const auto match = [](std::vector<std::string_view> a, std::vector<std::string_view> b) { return matchLines(a, b); };
   CHECK(match({"a", "b", "c"}, {"a", "b", "c"}) == std::vector<int>{0, 1, 2});
@@ -269,6 +317,7 @@ TEST_CASE("beside a prediction stands what the process measured, and how far off
   p.routes.push_back(copy);
   INFO(hoverOn(p));
   CHECK(hoverOn(p).find("the prediction is 0.5 times the measured") != std::string::npos);
+  CHECK(hoverOn(p).find("predicted unknown") != std::string::npos);   // of the route: the process gave no figure
   p.routes.back().device_time = Metric::of(4 * predicted, "s", "measured");
   CHECK(hoverOn(p).find("the prediction is as measured") != std::string::npos);
   p.routes.back().timed_calls = 0;             // executed, but no call was timed: there is nothing to compare with
