@@ -1,4 +1,6 @@
 // Python's own library, as far as devices pass through it.
+#include <algorithm>
+
 #include <cstdlib>
 
 #include "lsp/python/assumed.h"
@@ -23,6 +25,7 @@ Value Interp::callExternal(const std::string& name, Args& args, const Node* n) {
       if (auto v = callModuleMethod(super->self, method, args, n)) return *v;
     return none();
   }
+  if (startsProcess(name, args, n)) return unknown("what runs in another process or thread");
   if (auto v = callLibrary(name, args, n)) return *v;
   if (auto v = callTorch(name, args, n)) return withTraits(shaped(*v, nullptr, args, name, n), nullptr, args, name);
   emit(E::foreign, n, name, nullptr, args);
@@ -58,7 +61,12 @@ std::optional<Value> Interp::callBuiltin(const std::string& name, Args& args, co
     if (!b && is(a, V::integer)) to = a->number;
     else if (is(a, V::integer) && is(b, V::integer)) { from = a->number; to = b->number; }
     else return iterableOf(unknown("an index of a loop"));
-    if (args.positional() > 2 || to - from > 8) return iterableOf(unknown("an index of a loop"));
+    if (args.positional() > 2 || to - from > 8) {
+      auto many = makeVal(*iterableOf(unknown("an index of a loop")));
+      if (args.positional() <= 2) many->number = to - from;
+      many->assumed = a->assumed || (b && b->assumed);
+      return many;
+    }
     std::vector<Value> items;
     for (int64_t i = from; i < to; ++i) items.push_back(integer(i));
     return list(std::move(items));
@@ -66,7 +74,10 @@ std::optional<Value> Interp::callBuiltin(const std::string& name, Args& args, co
   if (name == "list" || name == "tuple" || name == "sorted" || name == "reversed" || name == "set" || name == "iter" || name == "frozenset") {
     if (!first) return list({});
     if (is(first, V::list) || is(first, V::tuple)) return name == "tuple" ? tuple(first->items) : list(first->items);
-    return iterableOf(elementOf(first));
+    const bool as_many = is(first, V::iterable) && name != "set" && name != "frozenset";
+    auto copy = makeVal(*iterableOf(elementOf(first)));
+    if (as_many) { copy->number = first->number; copy->assumed = first->assumed; }
+    return copy;
   }
   if (name == "next") return first ? elementOf(first) : unknown("next() of nothing");
   if (name == "dict") {
@@ -90,6 +101,8 @@ std::optional<Value> Interp::callBuiltin(const std::string& name, Args& args, co
     const Value key = args.at(1) ? args.at(1)->value : nullptr;
     if (args.at(2) && is(key, V::string))
       forEach(first, [&](const Value& b) { if (b->kind == V::instance || b->kind == V::class_) heap_.set(b->object, key->text, args.at(2)->value); });
+    else
+      forEach(first, [&](const Value& b) { if (isModule(b)) heap_.set(b->object, "$open", boolean(true)); });   // some part of it has a name that is not known
     return none();
   }
   if (name == "hasattr") {
@@ -407,6 +420,27 @@ std::optional<Value> Interp::callText(const Value& text, const std::string& meth
   return std::nullopt;
 }
 
+// A slice of a tuple or list: the items themselves where the bounds are numbers.
+Value Interp::partOf(const Value& sequence, const Node* slice) {
+  const std::string text = textOf(slice, 200);
+  const auto colons = std::count(text.begin(), text.end(), ':');
+  std::vector<int64_t> bounds;
+  for (const Node* b : slice->list) {
+    const Value v = eval(b);
+    if (!is(v, V::integer)) return iterableOf(elementOf(sequence));
+    bounds.push_back(v->number);
+  }
+  const auto size = static_cast<int64_t>(sequence->items.size());
+  int64_t from = 0, to = size;
+  if (colons != 1 || bounds.size() > 2) return iterableOf(elementOf(sequence));
+  if (bounds.size() == 2) { from = bounds[0]; to = bounds[1]; }
+  else if (bounds.size() == 1) (text[0] == ':' ? to : from) = bounds[0];
+  from = std::clamp<int64_t>(from < 0 ? from + size : from, 0, size);
+  to = std::clamp<int64_t>(to < 0 ? to + size : to, from, size);
+  std::vector<Value> items(sequence->items.begin() + from, sequence->items.begin() + to);
+  return sequence->kind == V::tuple ? tuple(std::move(items)) : list(std::move(items));
+}
+
 std::optional<Value> Interp::callList(const Value& list_value, const std::string& method, Args& args, const Node* n) {
   if (method == "append" || method == "add" || method == "insert" || method == "extend") {
     // A list has no identity here: the name it is called through gets the longer list.
@@ -416,9 +450,11 @@ std::optional<Value> Interp::callList(const Value& list_value, const std::string
     Value longer;
     const Value element = method == "extend" ? elementOf(a->value) : a->value;
     if (method == "append") emit(n, "list.append", list_value, args);
-    if (list_value->kind == V::list && loops_.empty() && list_value->items.size() < 32 && method != "extend") {
+    if (list_value->kind == V::list && loopsAreExact() && list_value->items.size() < 32 &&
+        (method == "append" || method == "add" || (method == "extend" && is(a->value, V::list)))) {
       auto items = list_value->items;
-      items.push_back(element);
+      if (method == "extend") items.insert(items.end(), a->value->items.begin(), a->value->items.end());
+      else items.push_back(element);
       longer = list(std::move(items));
     } else if (list_value->kind == V::list && list_value->items.empty()) {
       longer = iterableOf(element);

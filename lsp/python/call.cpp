@@ -32,6 +32,7 @@ void Interp::addStar(Args& args, const Value& v) {
     for (const auto& i : v->items) args.list.push_back({"", i, nullptr});
   } else {
     args.unknown_rest = true;
+    if (is(v, V::iterable)) args.stars.push_back(v);
   }
 }
 
@@ -367,6 +368,8 @@ Value Interp::callInstance(const Value& instance, Args& args, const Node* n) {
         one.list.push_back({"", x, nullptr});
         x = call(i, one, n);
       }
+      if (heap_.get(instance->object, "$open") || heap_.get(instance->object, "$times"))
+        noteOps(n, {}, moduleDevice(instance), instance->object, "how many layers `" + textOf(n, 40) + "` runs is not followed");
       return x;
     }
     for (const auto& a : args.list)

@@ -14,6 +14,8 @@ Value Interp::evalComp(const Node* n) {
   std::vector<Value> results;
   std::vector<Value> keys;
   bool exact = true;
+  int64_t count = 0;                      // passes of the one clause that there is
+  bool assumed = false;
   const size_t loops = loops_.size();
   const std::function<void(size_t)> clause = [&](size_t i) {
     if (i == n->list.size()) {
@@ -36,6 +38,7 @@ Value Interp::evalComp(const Node* n) {
       for (const auto& item : over->items) { assign(c->a, item, n); clause(i + 1); }
     } else {
       exact = false;
+      if (is(over, V::iterable) && n->list.size() == 1) { count = over->number; assumed = over->assumed; }
       assign(c->a, elementOf(over), n);
       clause(i + 1);
     }
@@ -54,9 +57,11 @@ Value Interp::evalComp(const Node* n) {
     v->object = id;
     return v;
   }
-  if (exact && n->text == "list") return list(std::move(results));
+  if (exact && n->text != "set") return list(std::move(results));   // a generator is walked once, in order
   const Value element = joinAll(results);
-  return iterableOf(element ? element : unknown("an empty comprehension"));
+  auto many = makeVal(*iterableOf(element ? element : unknown("an empty comprehension")));
+  if (n->text != "set") { many->number = count; many->assumed = assumed; }
+  return many;
 }
 
 }  // namespace flagos::lsp

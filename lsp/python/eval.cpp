@@ -304,7 +304,12 @@ Value Interp::binaryOn(const Node* n, const Value& a, const Value& b) {
     Value device;
     forEach(a, [&](const Value& x) { if (x->kind == V::tensor) device = join(device, x->device); });
     if (!device) forEach(b, [&](const Value& x) { if (x->kind == V::tensor) device = join(device, x->device); });
-    return withTraits(shaped(tensorOn(device), nullptr, both, n->text, n), nullptr, both, n->text);
+    // Perhaps a number on both sides: what a file gave need not be a tensor.
+    bool certain = false;
+    for (const Value& v : {a, b}) forEach(v, [&](const Value& x) { certain = certain || (x->kind == V::tensor && x->text != "?"); });
+    auto result = makeVal(*tensorOn(device));
+    if (!certain) result->text = "?";
+    return withTraits(shaped(result, nullptr, both, n->text, n), nullptr, both, n->text);
   }
   const auto text = n->text;
   const auto textual = [](const Value& v) { return v->kind == V::string || v->kind == V::runtime; };
@@ -378,6 +383,7 @@ Value Interp::elementOf(const Value& v) {
       case V::tensor: {
         auto part = makeVal(*tensorOn(x->device));
         part->dtype = x->dtype;
+        if (x->text == "?") part->text = "?";   // perhaps no tensor at all
         part->graph = x->graph || (x->text == "parameter" && no_grad_ == 0);
         if (x->shape && !x->shape->empty()) part->shape.emplace(x->shape->begin() + 1, x->shape->end());
         return part;
@@ -427,9 +433,13 @@ Value Interp::evalSubscript(const Node* n) {
   if (isAny(base, V::tensor)) emit(E::subscript, n, "", base, keys);
   return map(base, [&](const Value& b) -> Value {
     switch (b->kind) {
-      case V::tensor: return withTraits(tensorOn(b->device), b, index, "[]");
+      case V::tensor: {
+        auto part = makeVal(*tensorOn(b->device));
+        if (b->text == "?") part->text = "?";
+        return withTraits(part, b, index, "[]");
+      }
       case V::tuple: case V::list: {
-        if (is_slice) return b->kind == V::tuple ? iterableOf(elementOf(b)) : iterableOf(elementOf(b));
+        if (is_slice) return partOf(b, n->list[0]);
         if (is(key, V::integer)) {
           const auto size = static_cast<int64_t>(b->items.size());
           const int64_t i = key->number < 0 ? key->number + size : key->number;

@@ -227,7 +227,7 @@ void Interp::execLoop(const Node* n) {
     items = {nullptr, nullptr};
   }
   Frame& f = frame();
-  loops_.push_back({n, f.unit});
+  loops_.push_back({n, f.unit, exact});
   const size_t start = heap_.mark();
   std::vector<Delta> after;
   if (may_skip) after.push_back({});

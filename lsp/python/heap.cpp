@@ -79,6 +79,18 @@ void Heap::rollback(size_t mark) {
   }
 }
 
+namespace {
+
+// What PyTorch does where nothing was set: the machine's slots are never unbound.
+Value unset(ObjectId id, SlotName slot) {
+  if (id != 0) return nullptr;
+  if (*slot == "$default") return deviceValue("cpu", {});
+  if (slot->starts_with("$current:")) return deviceValue(slot->substr(9) + ":0", {});
+  return nullptr;
+}
+
+}  // namespace
+
 void Heap::merge(const std::vector<Delta>& paths) {
   if (paths.size() == 1) { apply(paths[0]); return; }
   std::vector<size_t> at(paths.size(), 0);
@@ -95,6 +107,7 @@ void Heap::merge(const std::vector<Delta>& paths) {
       const bool touched = at[p] < paths[p].size() && paths[p][at[p]].id == id && paths[p][at[p]].slot == slot;
       const Value& v = touched ? paths[p][at[p]++].value : now;
       if (v) joined = join(joined, v);
+      else if (const Value otherwise = unset(id, slot)) joined = join(joined, otherwise);
     }
     set(id, slot, std::move(joined));
   }

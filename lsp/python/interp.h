@@ -19,6 +19,7 @@ struct Arg { std::string name; Value value; const Node* node = nullptr; };  // n
 struct Args {
   std::vector<Arg> list;
   bool unknown_rest = false;               // *args or **kwargs that could not be followed
+  std::vector<Value> stars;                // of them, those whose elements are known
   size_t positional() const;
   const Arg* at(size_t i) const;           // i-th positional
   const Arg* keyword(std::string_view name) const;
@@ -69,7 +70,7 @@ class Interp {
   Value classOf(const Value& instance) const { return heap_.at(instance->object).cls; }
   bool isModule(const Value& v);
   Value moduleDevice(const Value& instance, int depth = 0);
-  std::optional<double> moduleBytes(const Value& instance, int depth = 0);
+  std::optional<double> moduleBytes(const Value& instance);
   const AnalysisOptions& options() const { return options_; }
   Value defaultPlace() { bool decided = false; return defaultDevice(decided); }
   bool runningUncalled() const { return uncalled_; }   // a function that nothing in the file calls
@@ -122,6 +123,7 @@ class Interp {
   Value attribute(const Value& base, SlotName name, const Node* n);
   Value attributeOf(const Value& base, SlotName name, const Node* n);
   Value elementOf(const Value& v);         // what iterating gives
+  Value partOf(const Value& sequence, const Node* slice);   // builtins.cpp
   std::vector<Value> unpack(const Value& v, size_t n);
   Value concat(const Value& a, const Value& b, const Node* n);
   Value asText(const Value& v, const Node* n);
@@ -161,6 +163,11 @@ class Interp {
   Value makeDevice(Args& args, const Node* n);
   Value factory(const std::string& name, Args& args, const Node* n);
   Value layer(const std::string& name, Args& args, const Node* n);
+  void fillContainer(const Value& container, const std::string& cls, const Args& args);
+  void addParts(const Value& container, const Value& part, bool several);   // append, extend
+  bool loopsAreExact() const;              // every loop around is run pass by pass
+  std::optional<double> moduleBytes(const Value& instance, int depth, std::set<uint32_t>& seen);
+  bool startsProcess(const std::string& name, const Args& args, const Node* n);
   std::optional<Value> callEcosystem(const std::string& name, Args& args, const Node* n);
   Value tensorFrom(Args& args, std::string_view why);
   std::optional<Value> externalAttribute(const std::string& name);

@@ -106,6 +106,35 @@ Value Interp::onDevice(const Value& v, const Value& device) {
   });
 }
 
+namespace {
+
+// How a process or thread gets its function: 0 = it is none of these.
+enum class Starts : uint8_t { nothing, spawn, target };
+Starts starts(std::string_view name) {
+  if (name == "torch.multiprocessing.spawn" || name == "torch.multiprocessing.start_processes") return Starts::spawn;
+  for (const char* n : {"multiprocessing.Process", "torch.multiprocessing.Process", "threading.Thread", "multiprocessing.get_context().Process",
+                        "torch.multiprocessing.get_context().Process"})
+    if (name == n) return Starts::target;
+  return Starts::nothing;
+}
+
+}  // namespace
+
+// The function that a process or thread runs gets what is handed over; mp.spawn() puts the process's number before it.
+bool Interp::startsProcess(const std::string& name, const Args& args, const Node* n) {
+  const Starts how = starts(name);
+  if (how == Starts::nothing) return false;
+  const Arg* function = how == Starts::spawn ? args.get(0, "fn") : args.get(1, "target");
+  const Arg* given = how == Starts::spawn ? args.get(1, "args") : args.get(3, "args");
+  if (!function || (!isAny(function->value, V::function) && !isAny(function->value, V::bound))) return false;
+  Args handed;
+  if (how == Starts::spawn) handed.list.push_back({"", runtimeValue("<rank>", here(n, "number of the process, given by mp.spawn()")), n});
+  if (given) addStar(handed, given->value);
+  if (const Arg* named = how == Starts::target ? args.get(4, "kwargs") : nullptr) addDoubleStar(handed, named->value);
+  call(function->value, handed, n);
+  return true;
+}
+
 std::optional<Value> Interp::callEcosystem(const std::string& name, Args& args, const Node* n) {
   const auto module = [&](const std::string& cls, const Value& device) {
     auto v = makeVal();

@@ -44,9 +44,10 @@ Value Interp::boundTo(const Value& v, std::string_view name, const Node* n) {
 }
 
 Value Interp::currentDevice(const std::string& type, const Origin& fallback) {
-  if (const Value v = heap_.get(0, "$current:" + type)) return v;
   Origin o = fallback;
   o.because += (o.because.empty() ? "" : "; ") + ("`" + type + "` is the current device, " + type + ":0 without a setting");
+  if (const Value v = heap_.get(0, "$current:" + type))
+    return map(v, [&](const Value& x) { return x->origin.unit || x->kind != V::device ? x : withOrigin(x, o); });   // set on some ways only
   return deviceValue(type + ":0", o);
 }
 
@@ -82,7 +83,8 @@ Value Interp::asDevice(const Value& v, const Node* n) {
 Value Interp::defaultDevice(bool& decided) {
   decided = true;
   if (!contexts_.empty()) return contexts_.back();
-  if (const Value v = heap_.get(0, "$default")) return v;
+  if (const Value v = heap_.get(0, "$default"))
+    return map(v, [&](const Value& x) { return x->origin.unit || x->kind != V::device ? x : withOrigin(x, here(nullptr, "PyTorch's default")); });
   decided = false;
   return deviceValue("cpu", here(nullptr, "PyTorch's default"));
 }

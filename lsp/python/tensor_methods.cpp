@@ -14,7 +14,23 @@ const Names kScalars = {"item", "tolist", "numpy", "size", "dim", "numel", "stri
     "is_contiguous", "is_floating_point", "is_complex", "is_pinned", "get_device", "data_ptr", "backward", "retain_grad", "register_hook",
     "untyped_storage", "storage", "equal", "allclose", "type", "has_names", "__len__", "__bool__", "__float__", "record_stream"};
 const Names kMovers = {"cuda", "npu", "xpu", "mlu", "musa", "hpu", "mtia"};
+// Methods of dicts, lists and texts that tensors have not: what they are called on is no tensor.
+const Names kOfContainers = {"items", "keys", "pop", "get", "setdefault", "update", "popitem", "append", "extend", "insert", "startswith", "endswith",
+    "strip", "lstrip", "rstrip", "lower", "upper", "join", "encode", "decode", "rsplit", "splitlines", "removeprefix", "removesuffix"};
 const Names kNew = {"new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"};
+
+// Bytes of the weight of a layer of these arguments, as float32; only of the layers whose weights are shared in practice.
+std::optional<int64_t> weightBytes(const Value& config) {
+  if (!config) return std::nullopt;
+  int64_t n = 4;
+  int factors = 0;
+  for (const auto& [name, v] : config->named) {
+    if (name != "in_features" && name != "out_features" && name != "num_embeddings" && name != "embedding_dim") continue;
+    if (!is(v, V::integer) || __builtin_mul_overflow(n, v->number, &n)) return std::nullopt;
+    ++factors;
+  }
+  return factors == 2 ? std::optional<int64_t>(n) : std::nullopt;
+}
 
 }  // namespace
 
@@ -49,37 +65,53 @@ Value Interp::moduleDevice(const Value& instance, int depth) {
   return out ? out : deviceValue("cpu", here(nullptr, "modules are made on the CPU"));
 }
 
-std::optional<double> Interp::moduleBytes(const Value& instance, int depth) {
+std::optional<double> Interp::moduleBytes(const Value& instance) {
+  std::set<uint32_t> seen;
+  return moduleBytes(instance, 0, seen);
+}
+
+// `seen`: what is used twice is there once.
+std::optional<double> Interp::moduleBytes(const Value& instance, int depth, std::set<uint32_t>& seen) {
+  if (!seen.insert(instance->object).second) return 0.0;
+  if (heap_.get(instance->object, "$open")) return std::nullopt;
   if (const Value b = heap_.get(instance->object, "$bytes")) {
     const Value dtype = heap_.get(instance->object, "$dtype"), counter = heap_.get(instance->object, "$counter");
-    if (!dtype) return static_cast<double>(b->number);
+    int64_t bytes = b->number;
+    if (heap_.get(instance->object, "weight")) {   // another module's weight in place of its own
+      const auto own = weightBytes(heap_.get(instance->object, "$config"));
+      if (!own || is(heap_.get(instance->object, "weight"), V::union_)) return std::nullopt;
+      bytes -= *own;
+    }
+    if (heap_.get(instance->object, "bias")) return std::nullopt;
+    if (!dtype) return static_cast<double>(bytes);
     if (dtype->kind != V::dtype || dtypeBytes(dtype->dtype) == 0) return std::nullopt;
     const int64_t whole = counter ? counter->number : 0;
-    return static_cast<double>((b->number - whole) / 4 * static_cast<int64_t>(dtypeBytes(dtype->dtype)) + whole);
+    return static_cast<double>((bytes - whole) / 4 * static_cast<int64_t>(dtypeBytes(dtype->dtype)) + whole);
   }
-  if (depth > 6) return std::nullopt;
+  if (depth > 8) return std::nullopt;
   const Value& cls = heap_.at(instance->object).cls;
-  const Value items = heap_.get(instance->object, "$items");
-  if (is(cls, V::external) && !items) return std::nullopt;
+  const Value items = heap_.get(instance->object, "$items"), times = heap_.get(instance->object, "$times");
+  if (is(cls, V::external) && !items && cls->text != "torch.nn.ModuleDict") return std::nullopt;
   double sum = 0;
   bool known = true;
-  const auto part = [&](const Value& v) {
+  const auto part = [&](const Value& v, int64_t count) {
     if (is(v, V::instance) && isModule(v) && v->object != instance->object) {
-      const auto b = moduleBytes(v, depth + 1);
-      if (b) sum += *b; else known = false;
+      const auto b = moduleBytes(v, depth + 1, seen);
+      if (b) sum += *b * static_cast<double>(count); else known = false;
     } else if (is(v, V::tensor) && (v->text == "parameter" || v->text == "buffer")) {
       if (!v->shape || dtypeBytes(v->dtype) == 0) { known = false; return; }
       double n = static_cast<double>(dtypeBytes(v->dtype));
       for (const auto s : *v->shape) n *= static_cast<double>(s);
-      sum += n;
+      sum += n * static_cast<double>(count);
     } else if (v->kind == V::union_) {
       known = false;
     }
   };
   for (const auto& [k, v] : heap_.at(instance->object).slots) {
-    if (!v || k == "$element" || k == "$device") continue;
-    if (k == "$items") for (const auto& i : v->items) part(i);
-    else part(v);
+    if (!v || k == "$element" || k == "$device" || k == "$times") continue;
+    if (k != "$items") { part(v, 1); continue; }
+    if (v->kind != V::list) return std::nullopt;   // what it holds depends on the way
+    for (size_t i = 0; i < v->items.size(); ++i) part(v->items[i], times && i < times->items.size() ? times->items[i]->number : 1);
   }
   if (!known) return std::nullopt;
   return sum;
@@ -213,6 +245,15 @@ Value Interp::tensorAttribute(const Value& tensor, std::string_view name) {
 
 Value Interp::callTensor(const Value& tensor, const std::string& method, Args& args, const Node* n) {
   const bool certain = tensor->text != "?";
+  if (kOfContainers.count(method) || (!certain && method == "values")) {
+    auto part = makeVal(*tensorOn(tensor->device));   // of a loaded dict: what it holds is where the file was mapped to
+    part->text = "?";
+    if (method == "items") return iterableOf(tuple({unknown("a key"), part}));
+    if (method == "values") return iterableOf(part);
+    if (method == "keys") return iterableOf(unknown("a key"));
+    if (method == "pop" || method == "get" || method == "setdefault") return part;
+    return unknown("`." + method + "()` is no method of a tensor");
+  }
   const std::string call = (certain ? "Tensor." : ".") + method;
   const auto moved = [&](const Value& device) {
     auto t = makeVal(*tensor);
@@ -386,16 +427,11 @@ std::optional<Value> Interp::callModuleMethod(const Value& instance, const std::
   if (method == "add_module" || method == "register_module") {
     const Arg* name = args.get(0, "name");
     if (name && is(name->value, V::string) && args.get(1, "module")) heap_.set(instance->object, name->value->text, args.get(1, "module")->value);
+    else heap_.set(instance->object, "$open", boolean(true));
     return none();
   }
-  if (method == "append") {
-    const Value items = heap_.get(instance->object, "$items");
-    if (items && args.at(0)) {
-      auto longer = items->items;
-      if (longer.size() < 64) longer.push_back(args.at(0)->value);
-      heap_.set(instance->object, "$items", list(longer));
-      heap_.set(instance->object, "$element", joinAll(longer));
-    }
+  if ((method == "append" || method == "extend") && args.at(0) && heap_.get(instance->object, "$items")) {
+    addParts(instance, args.at(0)->value, method == "extend");
     return instance;
   }
   emit(n, call, instance, args);

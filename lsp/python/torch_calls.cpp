@@ -166,18 +166,8 @@ Value Interp::layer(const std::string& name, Args& args, const Node* n) {
   for (size_t i = 0; i < names.size() && !args.unknown_rest; ++i)
     if (const Arg* a = args.at(i)) config->named.emplace_back(names[i], a->value);
   if (!args.unknown_rest) heap_.set(v->object, "$config", config);
-  const bool container = cls == "Sequential" || cls == "ModuleList" || cls == "ModuleDict";
-  if (container) {
-    std::vector<Value> items;
-    for (const auto& a : args.list) {
-      if (!a.name.empty()) continue;
-      if (cls != "Sequential" && (is(a.value, V::list) || is(a.value, V::tuple))) items.insert(items.end(), a.value->items.begin(), a.value->items.end());
-      else if (cls != "Sequential" || isAny(a.value, V::iterable)) items.push_back(elementOf(a.value));
-      else items.push_back(a.value);
-    }
-    const Value held = list(items);
-    heap_.set(v->object, "$items", held);
-    heap_.set(v->object, "$element", items.empty() ? unknown("an empty container") : joinAll(items));
+  if (cls == "Sequential" || cls == "ModuleList" || cls == "ModuleDict") {
+    fillContainer(v, cls, args);
     return v;
   }
   if (const auto size = layerSize(cls, args)) heap_.set(v->object, "$bytes", integer(static_cast<int64_t>(*size)));
@@ -204,6 +194,71 @@ Value Interp::layer(const std::string& name, Args& args, const Node* n) {
   }
   emit(n, name, nullptr, args);
   return v;
+}
+
+bool Interp::loopsAreExact() const {
+  return std::all_of(loops_.begin(), loops_.end(), [](const LoopInfo& l) { return l.exact; });
+}
+
+// What a container of modules is made of. "$times" beside an entry of "$items" says how many there are of its kind;
+// "$open": something in it was not followed, so that nothing is said of its size.
+void Interp::fillContainer(const Value& container, const std::string& cls, const Args& args) {
+  const uint32_t object = container->object;
+  std::vector<Value> items, times;
+  bool repeated = false, open = false, assumed = false;
+  const auto several = [&](const Value& v) {
+    if (is(v, V::list) || is(v, V::tuple)) {
+      for (const auto& i : v->items) { items.push_back(i); times.push_back(integer(1)); }
+      return;
+    }
+    items.push_back(elementOf(v));
+    const int64_t count = is(v, V::iterable) ? v->number : 0;
+    open = open || count <= 0;
+    assumed = assumed || v->assumed;
+    times.push_back(integer(count));
+    repeated = true;
+  };
+  const Value first = args.at(0) ? args.at(0)->value : nullptr;
+  if (cls == "ModuleDict") {
+    if (is(first, V::dict)) {
+      const Slots slots = heap_.at(first->object).slots;
+      for (const auto& [k, part] : slots) {
+        if (!part) continue;
+        if (k[0] == '$') { open = true; continue; }
+        heap_.set(object, k, part);
+        items.push_back(part);
+      }
+    } else {
+      open = first != nullptr || args.unknown_rest;
+    }
+    heap_.set(object, "$element", items.empty() ? unknown("an empty container") : joinAll(items));
+    if (open) heap_.set(object, "$open", boolean(true));
+    return;
+  }
+  for (const auto& a : args.list) {
+    if (!a.name.empty()) continue;
+    if (cls == "ModuleList" || isAny(a.value, V::iterable)) several(a.value);
+    else { items.push_back(a.value); times.push_back(integer(1)); }
+  }
+  for (const auto& s : args.stars) several(s);
+  open = open || (args.unknown_rest && args.stars.empty());
+  heap_.set(object, "$items", list(items));
+  heap_.set(object, "$element", items.empty() ? unknown("an empty container") : joinAll(items));
+  if (repeated) heap_.set(object, "$times", list(times));
+  if (open) heap_.set(object, "$open", boolean(true));
+  if (assumed) heap_.set(object, "$assumed", boolean(true));
+}
+
+void Interp::addParts(const Value& container, const Value& part, bool several) {
+  const Value items = heap_.get(container->object, "$items");
+  const bool known = is(items, V::list) && items->items.size() < 64 && loopsAreExact() && !heap_.get(container->object, "$times") &&
+                     (!several || is(part, V::list) || is(part, V::tuple));
+  std::vector<Value> longer = is(items, V::list) ? items->items : std::vector<Value>{};
+  if (several && (is(part, V::list) || is(part, V::tuple))) longer.insert(longer.end(), part->items.begin(), part->items.end());
+  else if (longer.size() < 64) longer.push_back(several ? elementOf(part) : part);
+  heap_.set(container->object, "$element", joinAll(longer));
+  heap_.set(container->object, "$items", list(std::move(longer)));
+  if (!known) heap_.set(container->object, "$open", boolean(true));
 }
 
 std::optional<Value> Interp::callDeviceModule(const std::string& type, const std::string& rest, Args& args, const Node* n) {

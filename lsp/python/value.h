@@ -47,7 +47,7 @@ enum class V : uint8_t {
   tuple, list,  // items
   dict,       // object
   partial,    // self = callee, items = positional, named = keywords
-  iterable,   // self: what iterating it gives
+  iterable,   // self: what iterating it gives; number: how many of them, 0 = not known
   union_,     // items
 };
 

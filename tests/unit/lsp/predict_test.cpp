@@ -118,6 +118,28 @@ TEST_CASE("time of a copy and the bottleneck of a function") {
   CHECK(errorText(*copy, 0).empty());
 }
 
+TEST_CASE("a line that several calls lead to is predicted for one run of it, not for all of them together") {
+  const std::string model = "class N(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.l = nn.Linear(512, 512)\n"
+                            "    def forward(self, x):\n        return self.l(x)\nm = N().to(d)\n";
+  const auto line = [&](const std::string& text) {
+    const Analysis a = of(kHead + model + text);
+    const LinePrediction* l = a.predicted->at(10);
+    REQUIRE(l);
+    REQUIRE(l->seconds);
+    return *l;
+  };
+  const LinePrediction once = line("y = m(torch.zeros(64, 512, device=d))\n");
+  CHECK_FALSE(once.least);
+  const LinePrediction same = line("def f():\n    return m(torch.zeros(64, 512, device=d))\ndef g():\n    return m(torch.zeros(64, 512, device=d))\nf()\ng()\n");
+  CHECK(*same.seconds == Approx(*once.seconds));
+  CHECK(same.calls == 1);
+  CHECK_FALSE(same.least);
+  const LinePrediction both = line("def f():\n    return m(torch.zeros(64, 512, device=d))\ndef g():\n    return m(torch.zeros(8192, 512, device=d))\nf()\ng()\n");
+  CHECK(*both.least == Approx(*once.seconds));
+  CHECK(*both.seconds > 2 * *once.seconds);
+  CHECK_THAT(lineText(both), Catch::Contains(" to ") && Catch::Contains(" by what calls it, bound by compute"));
+}
+
 TEST_CASE("memory of a device: fits, does not fit, not known") {
   const auto need = [](const std::string& text, const Machine& m = card()) {
     const Analysis a = of(kHead + text, m);
@@ -161,6 +183,52 @@ TEST_CASE("a cast of a module changes what it needs, and a second move to the sa
   CHECK(need("m = nn.Linear(10, 10).to(d)\nk = nn.Linear(10, 10).to(d)\n") == 2 * plain);
 }
 
+TEST_CASE("every layer of a container counts, shared ones once, and what was not followed makes the size unknown") {
+  const std::string model = "class N(nn.Module):\n    def __init__(self, n=12):\n        super().__init__()\n        ";
+  const double one = (100 + 10) * 4;
+  struct Case { const char* body; std::optional<double> bytes; };
+  const std::vector<Case> cases = {
+      {"self.b = nn.ModuleList([nn.Linear(10, 10) for _ in range(n)])", 12 * one},
+      {"self.b = nn.ModuleList(nn.Linear(10, 10) for _ in range(n))", 12 * one},
+      {"self.b = nn.ModuleList(list(nn.Linear(10, 10) for i in range(2, 5)))", 3 * one},
+      {"self.b = nn.Sequential(*[nn.Linear(10, 10) for _ in range(n)])", 12 * one},
+      {"self.b = nn.Sequential(nn.Linear(10, 10), *[nn.Linear(10, 10) for _ in range(3)], nn.ReLU())", 4 * one},
+      {"self.b = nn.Sequential(*[nn.Sequential(nn.Linear(10, 10), nn.ReLU()) for _ in range(n)])", 12 * one},
+      {"l = []\n        for i in range(3):\n            l.append(nn.Linear(10, 10))\n            l += [nn.ReLU()]\n        self.b = nn.Sequential(*l)", 3 * one},
+      {"l = []\n        for i in range(n):\n            l.append(nn.Linear(10, 10))\n        self.b = nn.Sequential(*l)", std::nullopt},
+      {"l = []\n        for i, o in zip((10, 20, 30)[:-1], (10, 20, 30)[1:]):\n            l += [nn.Linear(i, o), nn.ReLU()]\n        self.b = nn.Sequential(*l)", (220 + 630) * 4.0},
+      {"self.b = nn.ModuleList()\n        for i in range(3):\n            self.b.append(nn.Linear(10, 10))", 3 * one},
+      {"self.b = nn.ModuleList()\n        for i in range(n):\n            self.b.append(nn.Linear(10, 10))", std::nullopt},
+      {"self.b = nn.ModuleList()\n        self.b.extend([nn.Linear(10, 10), nn.Linear(10, 10)])", 2 * one},
+      {"self.b = nn.ModuleDict({'x': nn.Linear(10, 10), 'y': nn.ModuleList([nn.Linear(10, 10) for _ in range(n)])})", 13 * one},
+      {"self.b = nn.ModuleDict(dict(x=nn.Linear(10, 10), y=nn.ReLU()))", one},
+      {"for i in range(n):\n            setattr(self, f'l{i}', nn.Linear(10, 10))", std::nullopt},
+      {"for i in range(n):\n            self.add_module(f'l{i}', nn.Linear(10, 10))", std::nullopt},
+      {"self.a = nn.Linear(10, 10)\n        self.b = self.a", one},
+      {"self.a = nn.Linear(10, 10)\n        self.b = nn.ModuleList([self.a, self.a])", one},
+      {"self.a = nn.Embedding(50, 10)\n        self.b = nn.Linear(10, 50, bias=False)\n        self.b.weight = self.a.weight", 2000.0},
+      {"self.b = nn.ModuleList([nn.Linear(10, 10) for _ in range(k)])", std::nullopt},
+      {"self.b = nn.Sequential(*layers())", std::nullopt},
+      {"self.b = nn.MultiheadAttention(16, 4)", 4.0 * (4 * 256 + 64)},
+      {"self.b = nn.TransformerEncoderLayer(16, 4, 32)", 4.0 * (4 * 256 + 64 + 2 * 512 + 48 + 64)},
+      {"self.b = nn.TransformerDecoderLayer(16, 4, dim_feedforward=32)", 4.0 * (2 * (4 * 256 + 64) + 2 * 512 + 48 + 96)},
+      {"self.b = nn.LSTM(8, 16, 2, batch_first=True)", 4.0 * 4 * 16 * (8 + 16 + 2 + 16 + 16 + 2)},
+      {"self.b = nn.GRU(8, 16, bidirectional=True)", 4.0 * 2 * 3 * 16 * (8 + 16 + 2)},
+      {"self.b = nn.LSTM(8, 16, 2, bidirectional=True, bias=False)", 4.0 * 2 * 4 * 16 * (8 + 16 + 32 + 16)},
+      {"self.b = nn.LayerNorm(16, bias=False)", 64.0},
+      {"self.b = nn.LayerNorm(16, elementwise_affine=False)", 0.0},
+      {"self.b = nn.RMSNorm(16)", 64.0},
+  };
+  for (const auto& c : cases) {
+    INFO(c.body);
+    const Analysis a = of(kHead + model + c.body + "\nm = N().to(d)\n");
+    const auto move = std::find_if(a.sites.begin(), a.sites.end(), [](const Site& s) { return s.call == "Module.to"; });
+    REQUIRE(move != a.sites.end());
+    CHECK(move->bytes.has_value() == c.bytes.has_value());
+    if (move->bytes && c.bytes) CHECK(*move->bytes == *c.bytes);
+  }
+}
+
 TEST_CASE("sizes that follow from defaults are said to be assumed") {
   struct Case { const char* text; bool assumed; };
   const std::vector<Case> cases = {
@@ -195,6 +263,25 @@ TEST_CASE("a model of the fingerprint table is a machine") {
   REQUIRE(part);
   CHECK(part->details.at("npu:0").description.name == "Radeon RX 7900 XTX");
   CHECK(part->details.count("npu:1") == 0);
+  // Its times rest on the table's figures, and say so.
+  const Analysis times = of(kHead + "a = torch.empty(4096, 4096, device=d)\nb = a @ a\nc = torch.empty(1024)\ne = c.to(d)\n", *whole);
+  const LinePrediction* product = times.predicted->at(6);
+  REQUIRE(product);
+  REQUIRE(product->seconds);
+  CHECK(*product->seconds == Approx(2.0 * 4096 * 4096 * 4096 / (61.39e12 * 0.5) + 10e-6));
+  CHECK(product->bound == "compute");
+  CHECK_THAT(lineText(*product), Catch::Contains("rates: table)"));
+  const std::string rates = ratesText(product->device, product->rates_note);
+  CHECK_THAT(rates, Catch::StartsWith("rates of npu:0 from the device table: 960 GB/s (confidence A), 61.39 TFLOP/s fp32 without matrix units (A: "));
+  CHECK_THAT(rates, Catch::Contains("assumed: 10 us a kernel launch, copies at 80 % of the PCIe 4x16 link"));
+  const LinePrediction* copy = times.predicted->at(8);
+  REQUIRE(copy);
+  REQUIRE(copy->seconds);
+  CHECK(*copy->seconds == Approx(4096 / (16e9 * 16 / 8 * 128 / 130 * 0.8)));
+  const Analysis unrated = of(kHead + "a = torch.empty(64, 64, device=d)\nb = a @ a\n", *machineFrom({"npu:0=Radeon RX 7900 GRE / 7900M"}));
+  REQUIRE(unrated.predicted->at(6));
+  CHECK_FALSE(unrated.predicted->at(6)->seconds);
+  CHECK_THAT(lineText(*unrated.predicted->at(6)), Catch::Contains("predicted time unknown: the device's arithmetic rate is not known; its memory traffic alone takes"));
   CHECK(part->devices == std::vector<std::string>{"npu:0", "npu:1"});
   CHECK_FALSE(machineFrom({"npu:0=no such card"}));
   CHECK_FALSE(machineFrom({"gpu0"}));
