@@ -18,6 +18,9 @@ namespace {
 
 constexpr uint64_t kFlushEvery = 16;
 constexpr size_t kHostCopy = size_t{64} << 10;
+constexpr size_t kSmall = 2;  // work-items: a wide kernel gives each thousands of elements
+
+size_t items(const Range& r) { return r.global[0] * (r.dims > 1 ? r.global[1] : 1) * (r.dims > 2 ? r.global[2] : 1); }
 
 }  // namespace
 
@@ -32,6 +35,7 @@ QueueImpl::~QueueImpl() {
   forgetQueue(this);
   (void)finish();
   if (fault_buffer_) clReleaseMemObject(fault_buffer_);
+  if (gate_) clReleaseEvent(gate_);
   if (queue_) clReleaseCommandQueue(queue_);
 }
 
@@ -56,11 +60,26 @@ void QueueImpl::harvest() noexcept {
   if (idle() || forkedAfterOpen()) return;
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
-  if (unflushed_) {
-    clFlush(queue_);
-    unflushed_ = 0;
-  }
+  flush();
   retire(true);
+}
+
+// Where the driver wakes its threads for every command, a run of small ones costs more to submit than to compute: the first
+// of them waits for an event of ours, the others, in order, for it, and the driver is woken once.
+cl_event QueueImpl::closeGate() {
+  if (gate_) return nullptr;  // what follows waits for what stands behind it
+  gate_ = clCreateUserEvent(device_.context(), nullptr);
+  return gate_;
+}
+
+void QueueImpl::flush() noexcept {
+  if (gate_) {
+    clSetUserEventStatus(gate_, CL_COMPLETE);
+    clReleaseEvent(gate_);
+    gate_ = nullptr;
+  }
+  if (unflushed_) clFlush(queue_);
+  unflushed_ = 0;
 }
 
 std::optional<Error> QueueImpl::refuse() const {
@@ -124,8 +143,8 @@ std::optional<Error> QueueImpl::makeRoom(std::unique_lock<std::mutex>& lock) {
     // Half the ring, so that the queue does not run dry while we wake up.
     cl_event event = at(done_.load(std::memory_order_relaxed) + kRing / 2).event;
     clRetainEvent(event);
+    flush();
     lock.unlock();
-    clFlush(queue_);
     const cl_int status = clWaitForEvents(1, &event);
     lock.lock();
     clReleaseEvent(event);
@@ -136,14 +155,11 @@ std::optional<Error> QueueImpl::makeRoom(std::unique_lock<std::mutex>& lock) {
   return std::nullopt;
 }
 
-void QueueImpl::push(cl_event event, uint64_t host_ns, Command command, uint32_t name, Stamp stamp, bool first) {
+void QueueImpl::push(cl_event event, uint64_t host_ns, Command command, uint32_t name, Stamp stamp, bool first, bool small) {
   const uint64_t ticket = submitted_.load(std::memory_order_relaxed) + 1;
   at(ticket) = Entry{event, currentTag(), host_ns, command, name, first, std::move(stamp)};
   submitted_.store(ticket, std::memory_order_release);
-  if (++unflushed_ >= kFlushEvery) {
-    clFlush(queue_);
-    unflushed_ = 0;
-  }
+  if (++unflushed_ >= kFlushEvery || (gate_ && !small)) flush();
 }
 
 // Whether a driver may compile for this launch. PoCL moreover keeps at most 128 compiled kernel shapes loaded, and aborts
@@ -153,8 +169,7 @@ QueueImpl::ShapeUse QueueImpl::useShape(const Kernel& kernel, const Range& range
   static std::atomic<uint64_t> loads{0};
   if (!kernel.owner) return {};
   auto& owner = *static_cast<KernelOwner*>(kernel.owner);
-  const size_t items = range.global[0] * (range.dims > 1 ? range.global[1] : 1) * (range.dims > 2 ? range.global[2] : 1);
-  const uint64_t key = (range.local[0] << 40 | range.local[1] << 20 | range.local[2]) * 2 + (items >= kBigGrid);
+  const uint64_t key = (range.local[0] << 40 | range.local[1] << 20 | range.local[2]) * 2 + (items(range) >= kBigGrid);
   std::unique_lock lock(owner.mutex);
   auto shape = std::find_if(owner.shapes.begin(), owner.shapes.end(), [&](const auto& s) { return s.key == key; });
   const bool fresh = shape == owner.shapes.end();
@@ -175,7 +190,7 @@ Result<void> QueueImpl::launch(const Kernel& kernel, const Range& range, const A
   std::unique_lock lock(mutex_);
   if (auto error = makeRoom(lock)) return *error;
   auto where = [&](const char* what) { return about() + ", kernel " + std::string(nameText(kernel.name)) + what; };
-  const bool timed = timingEnabled();
+  const bool timed = timingEnabled(), small = pocl_ && !use.first && items(range) <= kSmall;
   cl_event event = nullptr;
   uint64_t host_ns = 0;
   {
@@ -191,12 +206,13 @@ Result<void> QueueImpl::launch(const Kernel& kernel, const Range& range, const A
         return clError("clSetKernelArg", status, where((", argument " + std::to_string(i)).c_str()));
     }
     if (timed) host_ns = nowNs();
+    const cl_event after = small ? closeGate() : nullptr;
     const cl_int status =
         clEnqueueNDRangeKernel(queue_, kernel.handle, static_cast<cl_uint>(range.dims), nullptr, range.global,
-                               range.local[0] ? range.local : nullptr, 0, nullptr, &event);
+                               range.local[0] ? range.local : nullptr, after ? 1 : 0, after ? &after : nullptr, &event);
     if (status != CL_SUCCESS) return clError("clEnqueueNDRangeKernel", status, where(""));
   }
-  push(event, host_ns, Command::kernel, kernel.name, {}, use.first);
+  push(event, host_ns, Command::kernel, kernel.name, {}, use.first, small);
   return {};
 }
 
@@ -291,10 +307,7 @@ bool QueueImpl::isDone(uint64_t ticket) noexcept {
   if (knownDone(ticket)) return true;
   if (forkedAfterOpen()) return false;
   std::unique_lock lock(mutex_);
-  if (unflushed_) {
-    clFlush(queue_);
-    unflushed_ = 0;
-  }
+  flush();
   retire(true);
   return knownDone(ticket);
 }
@@ -317,7 +330,7 @@ Result<void> QueueImpl::waitDone(uint64_t ticket) noexcept {
   if (!knownDone(ticket)) {
     cl_event event = at(std::min(ticket, submitted_.load(std::memory_order_relaxed))).event;
     clRetainEvent(event);
-    unflushed_ = 0;
+    flush();
     lock.unlock();
     const cl_int status = clWaitForEvents(1, &event);
     lock.lock();
@@ -391,8 +404,7 @@ Result<void> QueueImpl::waitFor(Queue& other, uint64_t ticket) noexcept {
     if (from.knownDone(ticket)) return {};
     event = from.at(std::min(ticket, from.submitted())).event;
     clRetainEvent(event);
-    clFlush(from.queue_);
-    from.unflushed_ = 0;
+    from.flush();
   }
   std::unique_lock lock(mutex_);
   std::optional<Error> error = makeRoom(lock);

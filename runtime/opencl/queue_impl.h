@@ -71,7 +71,9 @@ class QueueImpl final : public Queue {
   std::optional<Error> refuse() const;   // forked, or the queue could not be made
   std::optional<Error> makeRoom(std::unique_lock<std::mutex>& lock);
   void push(cl_event event, uint64_t host_ns, Command command = Command::kernel, uint32_t name = 0, Stamp stamp = {},
-            bool first = false);
+            bool first = false, bool small = false);
+  cl_event closeGate();                  // the event to wait for, or null
+  void flush() noexcept;                 // what is submitted starts
   void retire(bool ask_driver);          // takes completed entries off the ring
   void deliver(const Entry& entry);
   struct ShapeUse { bool first = false, may_evict = false; };
@@ -91,6 +93,7 @@ class QueueImpl final : public Queue {
   mutable std::mutex mutex_;
   std::atomic<uint64_t> submitted_{0}, done_{0};
   uint64_t unflushed_ = 0;
+  cl_event gate_ = nullptr;              // what was submitted since the last flush waits for it
   uint64_t last_end_ns_ = 0;
   int waits_ = 0;                        // real ones, counted up to a few
   std::optional<Error> failed_;          // first command that failed and was not reported yet

@@ -153,6 +153,43 @@ TEST_CASE("another queue waits for a ticket", "[opencl]") {
   dev().pool().release(m);
 }
 
+TEST_CASE("small launches are held until somebody asks, many or large ones start by themselves", "[opencl]") {
+  Queue& q = dev().queue();
+  mou::Block* b = block(64);
+  void* host = nullptr;
+  REQUIRE(clGetMemObjectInfo(memOf(b), CL_MEM_HOST_PTR, sizeof host, &host, nullptr) == CL_SUCCESS);
+  REQUIRE(host);
+  auto* seen = reinterpret_cast<std::atomic<int>*>(static_cast<char*>(host) + b->offset);
+  const auto add = [&](size_t items) {
+    Range r = one();
+    r.global[0] = items;
+    return q.launch(kernel("addTo"), r, {Arg::buffer(memOf(b)), Arg::of<cl_ulong>(b->offset / 4), Arg::of<cl_int>(1)}).ok();
+  };
+  const auto becomes = [&](int value) {  // without a call of the queue, which would start what waits
+    for (int i = 0; i < 20000 && *seen != value; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return *seen == value;
+  };
+  *seen = 0;
+  REQUIRE(add(1));  // compiled
+  REQUIRE(q.finish().ok());
+  CHECK(*seen == 1);
+  for (int i = 0; i < 3; ++i) REQUIRE(add(1));
+  while (!q.isDone(q.submitted())) std::this_thread::yield();
+  CHECK(*seen == 4);
+  REQUIRE(add(1));
+  REQUIRE(add(8));  // more than a small one: what was held goes first
+  CHECK(becomes(6));
+  for (int i = 0; i < 16; ++i) REQUIRE(add(2));
+  CHECK(becomes(22));
+  Queue& other = dev().queue(3);
+  REQUIRE(add(1));
+  REQUIRE(other.waitFor(q, q.submitted()).ok());  // must not wait for a command that nobody starts
+  REQUIRE(other.finish().ok());
+  CHECK(becomes(23));
+  REQUIRE(q.finish().ok());
+  dev().pool().release(b);
+}
+
 TEST_CASE("threads on several queues share kernels", "[opencl]") {
   constexpr int kThreads = 4, kEach = 300;
   std::vector<mou::Block*> blocks;
