@@ -11,7 +11,7 @@ void installGuardAndHooks();
 void installCoreOps();      // factories, views, copies: what the host route cannot do
 void installHostRoute();    // the boxed fallback for everything else
 void installHostKernels();  // operators whose CPU kernel is missing or is called by another name
-void installHostFast();     // typed kernels for the hottest operators on the host route
+void installFastPath();     // typed kernels for the hottest operators
 void installAutocast();
 
 // Grows (or shrinks, also to 0) a storage, keeping its bytes; in place where the pool can.

@@ -44,7 +44,7 @@ void install(const std::string& torch_dir, const std::string& flagos_dir, std::s
   installCoreOps();
   installHostKernels();
   registerNativeOps();
-  installHostFast();
+  installFastPath();
   installAutocast();
   installRefusals();
   installProfiler();

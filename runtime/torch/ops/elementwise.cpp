@@ -16,7 +16,7 @@ Result<void> checkCast(at::ScalarType from, const at::Tensor& out) {
 at::Tensor resultLike(OpCall& c, const at::Tensor& like, at::IntArrayRef sizes, at::ScalarType dtype) {
   for (size_t i = 0; i < c.count(); ++i)
     if (c.isOut(i)) return c.resizeOut(0, sizes);
-  at::Tensor t = isNpu(like) && like.sizes() == sizes && like.is_non_overlapping_and_dense()
+  at::Tensor t = isNpu(like) && like.sizes() == sizes && like.is_non_overlapping_and_dense() && !like.is_contiguous()
                      ? at::empty_like(like, like.options().dtype(dtype))
                      : c.empty(sizes, dtype);
   c.result(t);

@@ -181,6 +181,16 @@ struct Invoker {
   HostKernel host;  // null: the CPU's kernel of the same name
   Meeting meeting;
 
+  static at::Tensor launched(OpCall& call, ocl::Device& device, const kde::Route& route, ocl::Variant variant) {
+    call.device_ = &device;
+    call.queue_ = &currentQueue(device);
+    call.variant_ = variant;
+    call.route_ = &route;
+    const Result<void> done = call.row_.launch(call);
+    TORCH_CHECK(done.ok(), nameText(route.op), " on npu:", device.index(), " by ", nameText(route.kernel), ": ", done.error().text());
+    return std::move(call.results_.at(0)).toTensor();
+  }
+
   void run(const c10::OperatorHandle& op, torch::jit::Stack* stack) const {
     const auto& schema = op.schema();
     const size_t n = schema.arguments().size();
@@ -224,6 +234,12 @@ struct Invoker {
     for (auto& r : call.results_) stack->push_back(std::move(r));
   }
 };
+
+at::Tensor launchFunctional(const NativeOp& row, const c10::FunctionSchema& schema, c10::IValue* args, ocl::Device& device,
+                            const kde::Route& route, ocl::Variant variant) {
+  OpCall call(row, schema, args);
+  return Invoker::launched(call, device, route, variant);
+}
 
 namespace {
 // The functor a row is registered as: it holds the row, so one class serves all of them.

@@ -104,6 +104,10 @@ struct OpTable {
 
 // Registers every table's rows for PrivateUse1 under "aten". Called once by the module's start.
 void registerNativeOps();
+// Launches an elementwise row for the functional form of its operator: `args` by `schema`, which has no `out`. For calls
+// known to fit, with this route and variant; the caller has counted the call.
+at::Tensor launchFunctional(const NativeOp& row, const c10::FunctionSchema& schema, c10::IValue* args, ocl::Device& device,
+                            const kde::Route& route, ocl::Variant variant);
 // All registered rows, for coverage reports.
 std::vector<const NativeOp*> nativeOps();
 

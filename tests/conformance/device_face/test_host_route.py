@@ -1,6 +1,7 @@
 """The host route: the CPU's numbers on the tensor's own memory, counted under its own name, also on its short path."""
 import json
 
+import pytest
 from support import good
 
 # Each is called on both devices; the first call decides, later ones take the short path.
@@ -53,6 +54,32 @@ def test_values_strides_and_dtypes_are_the_cpus():
     print([r for r in torch.flagos._C.route_counts() if r["kernel"].startswith("opencl.")])
     """
     assert good(code, FLAGOS_ROUTE="host") == "[]\n[]\n"
+
+
+@pytest.mark.parametrize("shared", [1, 0])
+def test_the_short_path_to_the_queue_gives_the_cpus_values_and_strides(shared):
+    code = CALLS + """
+    wrong, count = [], lambda: sum(r["calls"] for r in torch.flagos._C.route_counts() if r["kernel"].startswith("opencl.pointwise"))
+    for name, f in CALLS.items():
+        for round in range(4):
+            a, b = data(), data()
+            x, y = a.to("npu"), b.to("npu")
+            before = count()
+            expected, got = f(a, b), f(x, y)
+            calls = count() - before if round == 0 else calls if count() - before == calls else "differ"
+            if calls == "differ": wrong.append((name, "calls"))
+            if got.device.type != "npu" or got.dtype != expected.dtype or got.stride() != expected.stride(): wrong.append((name, round))
+            torch.testing.assert_close(got.cpu(), expected, rtol=3e-6 if expected.dtype == torch.float32 else 1e-3, atol=3e-6)
+    print(wrong, count())
+    a = torch.rand(3, 4)
+    x = a.to("npu")
+    for _ in range(3):       # a view, another shape or a broadcast of the same operator is not the remembered call
+        for f in (lambda t: t * t, lambda t: t[:, 1:] * t[:, 1:], lambda t: t.t() * t.t(), lambda t: t * t[0], lambda t: t * 2, lambda t: t * 3.5, lambda t: t * 2):
+            got, expected = f(x), f(a)
+            if got.stride() != expected.stride() or not torch.equal(got.cpu(), expected): print("wrong", got, expected)
+    """
+    wrong, count = good(code, FLAGOS_ROUTE="opencl", FLAGOS_SHARED_MEMORY=shared).strip().rsplit(" ", 1)
+    assert wrong == "[]" and int(count) > 150
 
 
 def test_the_short_path_is_counted_as_the_long_one():

@@ -1,7 +1,8 @@
-// The hottest operators on the host route, without boxing. The general path runs such a call twice through the dispatcher
+// The hottest operators without boxing: on the host route, and pointwise ones on the queue. The general path runs such a call twice through the dispatcher
 // (PyTorch's functional form makes the output, then calls our boxed `.out`, which boxes again for the CPU). Here the
 // functional or in-place form is a typed kernel: where the same call was routed to the host before, the CPU's own
-// functional kernel runs on faces at once. Every other call takes the general path, which decides, and is remembered.
+// functional kernel runs on faces at once; where it went to a pointwise kernel, that is launched into a fresh result. Every
+// other call takes the general path, which decides, and is remembered.
 //
 // What was decided is reused only while the router's rules are the same (its epoch), for the same operator, dtypes, shapes,
 // layouts, other arguments and state of the queue; calls are counted for the same route.
@@ -100,8 +101,23 @@ struct Remembered {
   uint64_t others = 0;
   uint32_t epoch = 0;  // 0: empty
   bool idle = false;
+  Place place = Place::host;
+  ocl::Variant variant = ocl::Variant::wide;
   const kde::Route* route = nullptr;
 };
+
+// Whether the result of a pointwise operator is contiguous for sure: all tensors of the device are, and of one shape.
+bool contiguousResult(const kde::Signature& s) {
+  const kde::ArgSig* first = nullptr;
+  for (size_t i = 0; i < s.nargs; ++i) {
+    const kde::ArgSig& a = s.args[i];
+    if (!a.on_device) continue;
+    if (a.layout != kde::Layout::contiguous || a.rank > kde::kMaxRank) return false;
+    if (!first) first = &a;
+    if (a.rank != first->rank || !std::equal(a.sizes.begin(), a.sizes.begin() + a.rank, first->sizes.begin())) return false;
+  }
+  return first != nullptr;
+}
 
 // One slot a hash, a table a thread: no lock, and a collision only costs the general path.
 Remembered& slotOf(const Key& k) {
@@ -134,6 +150,9 @@ class CpuArguments {
   std::vector<at::Tensor> list_;
 };
 
+template <class T>
+constexpr bool kBoxes = std::is_same_v<T, const at::Tensor&> || std::is_same_v<T, const at::Scalar&> || std::is_same_v<T, std::string_view>;
+
 template <class Op, auto general, class Schema>
 struct Typed;
 
@@ -141,28 +160,44 @@ struct Typed;
 template <class Op, auto general, class R, class... A>
 struct Typed<Op, general, R(A...)> {
   static inline NameId name = 0;  // of the `.out` operator, which the general path routes and counts
+  static inline const NativeOp* pointwise = nullptr;  // its row, if it is one
+  static inline const c10::FunctionSchema* schema = nullptr;
+  static constexpr bool kFunctional = std::is_same_v<R, at::Tensor> && (kBoxes<A> && ...);
 
   static R call(A... args) {
     Key key;
     (look(key, args), ...);
     ocl::Device* device = key.plain ? openedDevice(key.device) : nullptr;
-    if (!device || !device->sharedMemory()) return general(args...);
+    if (!device) return general(args...);
     key.signature.op = name;
     key.signature.device = static_cast<uint8_t>(key.device);
     key.signature.queue_idle = currentQueue(*device).idle();
     const uint32_t epoch = kde::epochOf(router(key.device));
     Remembered& r = slotOf(key);
-    if (r.epoch == epoch && r.idle == key.signature.queue_idle && r.others == key.others && r.signature == key.signature)
+    if (r.epoch == epoch && r.idle == key.signature.queue_idle && r.others == key.others && r.signature == key.signature) {
+      if constexpr (kFunctional)
+        if (r.place == Place::opencl) return onQueue(*device, r, args...);
       return onHost(*device, *r.route, args...);
+    }
     lastDecision() = {};
     auto&& out = general(args...);
     const Decision& d = lastDecision();
-    if (d.route && d.place == Place::host && d.route->op == name)
-      r = {key.signature, key.others, epoch, key.signature.queue_idle, d.route};
+    const bool known = d.place == Place::host ? device->sharedMemory()
+                                              : d.place == Place::opencl && kFunctional && pointwise && contiguousResult(key.signature);
+    if (d.route && known && d.route->op == name)
+      r = {key.signature, key.others, epoch, key.signature.queue_idle, d.place, d.variant, d.route};
     return std::forward<decltype(out)>(out);
   }
 
  private:
+  static at::Tensor onQueue(ocl::Device& device, const Remembered& r, A... args) {
+    SiteScope site;
+    ocl::currentTag().route = r.route->id;
+    telemetry::countCall(site.site(), r.route->id);
+    std::array<c10::IValue, sizeof...(A)> boxed{c10::IValue(args)...};
+    return launchFunctional(*pointwise, *schema, boxed.data(), device, *r.route, r.variant);
+  }
+
   static R onHost(ocl::Device& device, const kde::Route& route, A... args) {
     SiteScope site;
     ocl::currentTag().route = route.id;
@@ -190,18 +225,21 @@ struct Typed<Op, general, R(A...)> {
 
 }  // namespace
 
-void installHostFast() {
+void installFastPath() {
   static torch::Library lib(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
-  const auto hasRow = [](std::string_view op) {  // then the row's launcher takes the call
+  const auto rowOf = [](std::string_view op) -> const NativeOp* {
     for (const NativeOp* row : nativeOps())
-      if (std::string_view(row->schema).substr(6) == op) return true;
-    return false;
+      if (std::string_view(row->schema).substr(6) == op) return row;
+    return nullptr;
   };
 #define TYPED(schema_name, out_name, op, function)                                                                          \
-  if (!hasRow(schema_name)) {                                                                                               \
+  if (!rowOf(schema_name)) { /* else the row's launcher takes the call */                                                                                            \
     using Op = at::_ops::op;                                                                                                \
     using T = Typed<Op, static_cast<Op::schema*>(&at::compositeexplicitautogradnonfunctional::function), Op::schema>;       \
     T::name = internName("aten::" out_name);                                                                                \
+    const NativeOp* row = rowOf(out_name);                                                                                  \
+    if (row && std::string_view(row->family) == "pointwise") T::pointwise = row;                                            \
+    T::schema = &c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name).schema();                      \
     lib.impl(schema_name, &T::call);                                                                                        \
   }
   TYPED("add.Tensor", "add.out", add_Tensor, add)
