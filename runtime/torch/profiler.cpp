@@ -72,9 +72,11 @@ class Session final : public libkineto::IActivityProfilerSession {
       buffer_->activities.push_back(std::move(a));
       buffer_->activities.back()->log(logger);
     };
+    uint32_t arrow = 0;  // one for each command: an operator may enqueue several
     for (const auto& t : taken) {
-      keep(activity(t, linked));
-      keep(enqueue(t, linked));
+      ++arrow;
+      keep(activity(t, arrow, linked));
+      keep(enqueue(t, arrow, linked));
     }
     buffer_->gpuOpCount = static_cast<int>(taken.size());
   }
@@ -111,7 +113,8 @@ class Session final : public libkineto::IActivityProfilerSession {
         if (auto r = device->synchronize(); !r) errors_.push_back(r.error().text());
   }
 
-  std::unique_ptr<libkineto::GenericTraceActivity> activity(const ocl::Timing& t, const libkineto::getLinkedActivityCallback& linked) {
+  std::unique_ptr<libkineto::GenericTraceActivity> activity(const ocl::Timing& t, uint32_t arrow,
+                                                           const libkineto::getLinkedActivityCallback& linked) {
     static constexpr ActivityType kTypes[] = {ActivityType::CONCURRENT_KERNEL, ActivityType::GPU_MEMCPY, ActivityType::GPU_MEMSET};
     const char* const plain[] = {"kernel", "copy", "fill"};
     const auto command = static_cast<size_t>(t.command);
@@ -123,7 +126,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     a->device = static_cast<int32_t>(t.device);
     a->resource = static_cast<int32_t>(t.queue);
     a->threadId = a->resource;
-    a->flow.id = static_cast<uint32_t>(a->id);
+    a->flow.id = arrow;
     a->flow.type = libkineto::kLinkAsyncCpuGpu;
     a->linked = a->id ? linked(a->id) : nullptr;
     if (const auto* route = kde::route(t.tag.route)) {
@@ -134,7 +137,7 @@ class Session final : public libkineto::IActivityProfilerSession {
   }
 
   // The host's side, inside the operator that asked: where the arrow to the command starts.
-  std::unique_ptr<libkineto::GenericTraceActivity> enqueue(const ocl::Timing& t,
+  std::unique_ptr<libkineto::GenericTraceActivity> enqueue(const ocl::Timing& t, uint32_t arrow,
                                                           const libkineto::getLinkedActivityCallback& linked) {
     const auto* op = t.tag.correlation ? linked(static_cast<int32_t>(t.tag.correlation)) : nullptr;
     if (!op || !t.enqueued_ns) return nullptr;
@@ -148,7 +151,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     a->device = static_cast<int32_t>(op->deviceId());
     a->resource = static_cast<int32_t>(op->resourceId());
     a->threadId = a->resource;
-    a->flow.id = static_cast<uint32_t>(a->id);
+    a->flow.id = arrow;
     a->flow.type = libkineto::kLinkAsyncCpuGpu;
     a->flow.start = 1;
     a->linked = op;

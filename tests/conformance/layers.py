@@ -93,6 +93,8 @@ case("rms norm", lambda x, w: F.rms_norm(x, (5,), w), (6, 4, 5), (5,), dtypes=HA
 case("rms norm, wide", lambda x, w: F.rms_norm(x, (3, 37), w, 1e-3), (6, 3, 37), (3, 37))
 case("rms norm, bare", lambda x: F.rms_norm(x, (5,)), (6, 4, 5))
 case("batch norm, training", lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True), (5, 3, 4, 2), (3,), (3,), zero=False)
+case("batch norm, no update", lambda x, w, b, m, v: torch.ops.aten._batch_norm_no_update(x, w, b, m.detach(), v.detach().abs() + 1, 0.1, 1e-5)[0],
+     (5, 3, 4, 2), (3,), (3,), (3,), (3,), zero=False)
 for bias in (True, False):
     b = ((6,),) if bias else ()
     case(f"conv1d {bias}", lambda x, w, *b: F.conv1d(x, w, *b, stride=2, padding=1), (2, 4, 9), (6, 4, 3), *b, zero=False)

@@ -30,12 +30,19 @@ bool maybeFits(const OpCall& c, size_t i, const at::Tensor& data, bool written =
 }
 
 // native_batch_norm and _native_batch_norm_legit(input, weight, bias, running_mean, running_var, training, momentum, eps);
-// without running statistics (Stats false) the last three follow the bias; _batch_norm_with_update always trains.
-template <bool stats = true, bool update = false>
+// without running statistics the last three follow the bias. _batch_norm_with_update always trains, _batch_norm_no_update
+// never does: neither has the flag, and PyTorch's own kernel of the second wants memory of the CPU.
+enum class Norm { flagged, no_stats, update, no_update };
+template <Norm form>
+bool trains(const OpCall& c) {
+  return form == Norm::update || (form != Norm::no_update && c.flag(form == Norm::no_stats ? 3 : 5));
+}
+template <Norm form>
 Result<void> batchNorm(OpCall& c) {
   const at::Tensor& input = c.tensor(0);
-  constexpr size_t flag = stats ? 5 : 3;
-  const bool training = update || c.flag(flag);
+  constexpr bool stats = form != Norm::no_stats, reserve = form == Norm::update || form == Norm::no_update;
+  constexpr size_t numbers = stats ? (reserve ? 5 : 6) : 4;
+  const bool training = trains<form>(c);
   at::Tensor out = at::empty_like(input);
   const at::ScalarType stat = statistics(input);
   at::Tensor mean = c.empty({training ? input.size(1) : 0}, stat), invstd = c.empty({training ? input.size(1) : 0}, stat);
@@ -43,20 +50,20 @@ Result<void> batchNorm(OpCall& c) {
   ocl::BatchNormTensors t{w.get(), b.get(), rm.get(), rv.get(), sm.get(), si.get()};
   ocl::BatchNormArgs a;
   a.training = training;
-  a.momentum = c.number(flag + (update ? 0 : 1));
-  a.eps = c.number(flag + (update ? 1 : 2));
+  a.momentum = c.number(numbers);
+  a.eps = c.number(numbers + 1);
   c.result(out);
   c.result(mean);
   c.result(invstd);
-  if (update) c.result(c.empty({0}, at::kByte));  // the reserve of cuDNN: nothing here
+  if (reserve) c.result(c.empty({0}, at::kByte));  // the reserve of cuDNN: nothing here
   return ocl::batchNorm(c.queue(), ref(input), ref(out), t, a, c.variant());
 }
-template <bool stats = true, bool update = false>
+template <Norm form>
 bool batchNormFits(const OpCall& c) {
   const at::Tensor& input = c.tensor(0);
   if (!dataFits(input) || input.dim() < 2) return false;
-  if (!stats) return c.flag(3) && maybeFits(c, 1, input) && maybeFits(c, 2, input);
-  if (!update && !c.flag(5) && !(c.given(3) && c.tensor(3).defined() && c.given(4) && c.tensor(4).defined())) return false;
+  if (form == Norm::no_stats) return c.flag(3) && maybeFits(c, 1, input) && maybeFits(c, 2, input);
+  if (!trains<form>(c) && !(c.given(3) && c.tensor(3).defined() && c.given(4) && c.tensor(4).defined())) return false;
   for (size_t i = 1; i <= 4; ++i)
     if (!maybeFits(c, i, input, i > 2)) return false;
   return true;
@@ -233,10 +240,11 @@ bool groupNormBackwardFits(const OpCall& c) {
 }
 
 const NativeOp rows[] = {
-    {"aten::native_batch_norm", "norm", batchNorm<>, batchNormFits<>},
-    {"aten::_native_batch_norm_legit", "norm", batchNorm<>, batchNormFits<>},
-    {"aten::_native_batch_norm_legit.no_stats", "norm", batchNorm<false>, batchNormFits<false>},
-    {"aten::_batch_norm_with_update", "norm", batchNorm<true, true>, batchNormFits<true, true>},
+    {"aten::native_batch_norm", "norm", batchNorm<Norm::flagged>, batchNormFits<Norm::flagged>},
+    {"aten::_native_batch_norm_legit", "norm", batchNorm<Norm::flagged>, batchNormFits<Norm::flagged>},
+    {"aten::_native_batch_norm_legit.no_stats", "norm", batchNorm<Norm::no_stats>, batchNormFits<Norm::no_stats>},
+    {"aten::_batch_norm_with_update", "norm", batchNorm<Norm::update>, batchNormFits<Norm::update>},
+    {"aten::_batch_norm_no_update", "norm", batchNorm<Norm::no_update>, batchNormFits<Norm::no_update>},
     {"aten::batch_norm_backward", "norm", batchNormBackward, batchNormBackwardFits},
     {"aten::native_group_norm", "norm", groupNorm, groupNormFits},
     {"aten::native_group_norm_backward", "norm", groupNormBackward, groupNormBackwardFits},

@@ -1,7 +1,7 @@
 """torch.profiler shows what ran on the npu, linked to the operators that asked for it."""
 import json
 
-from support import good
+from support import good, python
 
 ENV = {"FLAGOS_ROUTE": "opencl", "FLAGOS_FALLBACK": "allow"}
 
@@ -35,15 +35,20 @@ def test_the_trace_has_kernels_copies_and_streams(tmp_path):
         import torch
         from torch.profiler import ProfilerActivity, profile
         x = torch.randn(64, 64, device="npu"); side = torch.npu.Stream(); torch.npu.synchronize()
+        image, weight = torch.randn(2, 8, 12, 12, device="npu"), torch.randn(8, 8, 3, 3, device="npu")
+        torch.conv2d(image, weight); torch.npu.synchronize()      # built
         with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.NPU]) as prof:
             with torch.npu.stream(side): y = torch.exp(x)
             side.synchronize()
             z = torch.sigmoid(x).to("cpu")
+            torch.conv2d(image, weight)      # more than one kernel
             torch.npu.synchronize()
         prof.export_chrome_trace({str(path)!r})
         print(side.stream_id)
     """
-    side = int(good(code, FLAGOS_SHARED_MEMORY="0", **ENV))
+    status, out, errors = python(code, FLAGOS_SHARED_MEMORY="0", **ENV)
+    assert status == 0 and "flow" not in errors, errors
+    side = int(out)
     events = json.load(open(path))["traceEvents"]
     kernels = [e for e in events if e.get("cat") == "kernel"]
     assert {e["args"]["operator"] for e in kernels} >= {"aten::exp.out", "aten::sigmoid.out"}
@@ -55,7 +60,9 @@ def test_the_trace_has_kernels_copies_and_streams(tmp_path):
     # Arrows: one from a moment inside the operator, on the host, to each command.
     starts = {e["id"]: e for e in events if e.get("ph") == "s" and e.get("cat") == "ac2g"}
     ends = [e for e in events if e.get("ph") == "f" and e.get("cat") == "ac2g"]
-    assert len(ends) >= 3 and {e["id"] for e in ends} == set(starts)
+    assert len(ends) == len([e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]) >= 5
+    assert len({e["id"] for e in ends}) == len(ends) and {e["id"] for e in ends} == set(starts)
+    assert [e["args"]["operator"] for e in kernels].count("aten::convolution_overrideable") >= 2
     hosts = [e for e in events if e.get("name") in ("clEnqueueNDRangeKernel", "clEnqueueCopyBuffer")]
     assert hosts and all(e["args"]["External id"] in operators for e in hosts)
     for e in hosts:
