@@ -19,7 +19,7 @@ class LoopReports {
 
  private:
   struct Waiting { Finding finding; const SourceUnit* unit; const Node* loop; const SourceUnit* loop_unit; Often often; };
-  void see(const CallEvent& e);
+  void see(Interp& interp, const CallEvent& e);
   void finish(Interp& interp);
   std::vector<Waiting> waiting_;
   std::set<const Node*> epochs_;       // loops with an inner loop that trains, infers or uploads

@@ -366,7 +366,9 @@ Value Interp::callInstance(const Value& instance, Args& args, const Node* n) {
       for (const auto& i : items->items) {
         Args one;
         one.list.push_back({"", x, nullptr});
-        x = call(i, one, n);
+        // A part that was not followed is a module all the same: it takes a tensor and gives one on the same device.
+        if (is(i, V::unknown)) x = map(x, [&](const Value& t) { return t->kind == V::tensor ? tensorOn(t->device) : t; });
+        else x = call(i, one, n);
       }
       if (heap_.get(instance->object, "$open") || heap_.get(instance->object, "$times"))
         noteOps(n, {}, moduleDevice(instance), instance->object, "how many layers `" + textOf(n, 40) + "` runs is not followed");

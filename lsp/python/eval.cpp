@@ -304,11 +304,11 @@ Value Interp::binaryOn(const Node* n, const Value& a, const Value& b) {
     Value device;
     forEach(a, [&](const Value& x) { if (x->kind == V::tensor) device = join(device, x->device); });
     if (!device) forEach(b, [&](const Value& x) { if (x->kind == V::tensor) device = join(device, x->device); });
-    // Perhaps a number on both sides: what a file gave need not be a tensor.
-    bool certain = false;
-    for (const Value& v : {a, b}) forEach(v, [&](const Value& x) { certain = certain || (x->kind == V::tensor && x->text != "?"); });
+    // What a file gave may be a number; anything else that was moved to a device and is calculated with is a tensor.
+    bool loaded = true;
+    for (const Value& v : {a, b}) forEach(v, [&](const Value& x) { loaded = loaded && (x->kind != V::tensor || (x->text == "?" && x->number != 0)); });
     auto result = makeVal(*tensorOn(device));
-    if (!certain) result->text = "?";
+    if (loaded) { result->text = "?"; result->number = 1; }
     return withTraits(shaped(result, nullptr, both, n->text, n), nullptr, both, n->text);
   }
   const auto text = n->text;
@@ -383,7 +383,7 @@ Value Interp::elementOf(const Value& v) {
       case V::tensor: {
         auto part = makeVal(*tensorOn(x->device));
         part->dtype = x->dtype;
-        if (x->text == "?") part->text = "?";   // perhaps no tensor at all
+        if (x->text == "?") { part->text = "?"; part->number = x->number; }   // perhaps no tensor at all
         part->graph = x->graph || (x->text == "parameter" && no_grad_ == 0);
         if (x->shape && !x->shape->empty()) part->shape.emplace(x->shape->begin() + 1, x->shape->end());
         return part;
@@ -435,7 +435,7 @@ Value Interp::evalSubscript(const Node* n) {
     switch (b->kind) {
       case V::tensor: {
         auto part = makeVal(*tensorOn(b->device));
-        if (b->text == "?") part->text = "?";
+        if (b->text == "?") { part->text = "?"; part->number = b->number; }
         return withTraits(part, b, index, "[]");
       }
       case V::tuple: case V::list: {

@@ -248,6 +248,7 @@ Value Interp::callTensor(const Value& tensor, const std::string& method, Args& a
   if (kOfContainers.count(method) || (!certain && method == "values")) {
     auto part = makeVal(*tensorOn(tensor->device));   // of a loaded dict: what it holds is where the file was mapped to
     part->text = "?";
+    part->number = tensor->number;
     if (method == "items") return iterableOf(tuple({unknown("a key"), part}));
     if (method == "values") return iterableOf(part);
     if (method == "keys") return iterableOf(unknown("a key"));
@@ -359,7 +360,7 @@ Value Interp::callTensor(const Value& tensor, const std::string& method, Args& a
     return t;
   }
   auto t = makeVal(*tensorOn(tensor->device));
-  if (!certain) t->text = "?";
+  if (!certain) { t->text = "?"; t->number = tensor->number; }
   return t;
 }
 

@@ -399,6 +399,7 @@ std::optional<Value> Interp::callTorch(const std::string& name, Args& args, cons
     record(n, name, "placement", target, std::nullopt, "the file's size is not read");
     auto loaded = makeVal(*tensorOn(target));
     loaded->text = "?";
+    loaded->number = 1;   // a dict, a number, a text: nothing shows that it is a tensor
     return loaded;
   }
   if (rest == "Generator") {
