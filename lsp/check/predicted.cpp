@@ -48,7 +48,7 @@ Json predictedJson(const Predicted& p) {
   for (const auto& f : p.functions) {
     functions.push_back({{"name", f.name}, {"line", f.first_line},
                          {"seconds", f.calls ? toJson(Metric::of(f.seconds, "s", "predicted", std::nullopt)) : toJson(Metric::missing("s", "no call in it has known sizes and a described device"))},
-                         {"calls", f.calls}, {"unknown_calls", f.unknown},
+                         {"calls", f.calls}, {"unknown_calls", f.unknown}, {"open_loops", f.open},
                          {"bottleneck", f.bottleneck_line ? Json({{"line", f.bottleneck_line}, {"share", f.bottleneck_share}, {"bound", orNull(f.bound)}}) : Json(nullptr)}});
   }
   return {{"lines", lines}, {"functions", functions}, {"assumptions", kAssumptions}};

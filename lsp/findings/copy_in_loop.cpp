@@ -27,6 +27,16 @@ bool invariant(const Node* expression, const Node* loop) {
   return !changed;
 }
 
+// `while True:` that nothing ends: a server, whose answers have to leave one by one.
+bool endless(const Repetition& r) {
+  if (!r.loop || r.loop->kind != N::while_ || !r.loop->a || !r.unit) return false;
+  const auto text = std::string_view(r.unit->text).substr(r.loop->a->begin, r.loop->a->end - r.loop->a->begin);
+  if (text != "True" && text != "1") return false;
+  bool ends = false;
+  for (const Node* s : r.loop->list) walk(s, [&](const Node* n) { ends = ends || n->kind == N::break_ || n->kind == N::return_; return !ends; });
+  return !ends;
+}
+
 void look(LoopReports& reports, const CallEvent& e) {
   if (e.loops->empty() || e.node->kind != N::call || !e.node->a) return;
   if (e.call == "torch.tensor" || e.call == "torch.as_tensor") {
@@ -50,6 +60,7 @@ void look(LoopReports& reports, const CallEvent& e) {
   if (r.often == Often::never) return;
   const std::string from = module ? "" : acceleratorOf(e.receiver);
   if (to_host && !from.empty()) {
+    if (endless(r)) return;
     reports.add(e, r, findingAt("copy-in-loop", e.node, "`." + std::string(e.node->a->text) + "()` copies from " + from +
                                                             " to the host in every pass of the loop, and waits for it; collect on the device and copy once"));
     return;

@@ -121,7 +121,7 @@ Inferred inferFunction(std::string_view name, const Value& receiver, const Args&
   static const NameSet compare = {"<", ">", "<=", ">=", "==", "!="};
   static const NameSet keeps = {"contiguous", "detach", "requires_grad_", "dropout", "float", "half", "double", "bfloat16",
       "long", "int", "bool", "zero_", "fill_", "normal_", "uniform_", "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "full_like",
-      "clamp", "masked_fill"};
+      "clamp", "masked_fill", "tril", "triu"};
   std::vector<Value> tensors;
   if (is(receiver, V::tensor)) tensors.push_back(receiver);
   for (const auto& a : args.list) if (a.name.empty() && is(a.value, V::tensor)) tensors.push_back(a.value);

@@ -30,7 +30,7 @@ std::string needText(const DeviceNeed& n) {
 std::string lineText(const LinePrediction& l) {
   if (!l.seconds)
     return "predicted time unknown: " + l.why_missing + (l.at_least ? "; its memory traffic alone takes " + formatSeconds(*l.at_least) : "");
-  std::string out = "predicted " + (l.least ? formatSeconds(*l.least) + " to " : "") + formatSeconds(*l.seconds) + (l.least ? " by what calls it" : "") + ", bound by " + (l.bound.empty() ? std::string("unknown") : l.bound) + " (" + l.ops +
+  std::string out = "predicted " + (l.least ? formatSeconds(*l.least) + " to " : "") + formatSeconds(*l.seconds) + (l.least ? " by the call or pass" : "") + ", bound by " + (l.bound.empty() ? std::string("unknown") : l.bound) + " (" + l.ops +
                     (l.kernel.empty() ? "" : "; " + l.kernel) + "; rates: " + (l.rates.empty() ? "unknown source" : l.rates) + ")";
   if (l.assumed) out += "; " + std::string(kAssumed);
   if (!l.why_missing.empty()) out += "; without some calls: " + l.why_missing;
@@ -59,6 +59,7 @@ std::string functionText(const FunctionPrediction& f) {
   char share[16];
   std::snprintf(share, sizeof share, "%.0f", 100 * f.bottleneck_share);
   if (f.bottleneck_line) out += ", line " + std::to_string(f.bottleneck_line) + " takes " + share + " % (bound by " + (f.bound.empty() ? "unknown" : f.bound) + ")";
+  if (f.open) out += ", with one pass of each loop whose length is not known";
   if (f.unknown) out += ", " + std::to_string(f.unknown) + " calls without known sizes";
   return out;
 }

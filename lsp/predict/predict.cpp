@@ -58,9 +58,10 @@ Priced price(const OpCall& call, const std::string& device, const dal::DeviceDes
 Priced priceCopy(double bytes, const dal::DeviceDescription& d) {
   Priced out;
   if (d.copy_bps <= 0) { out.why = "the copy rate between host and device is not known"; return out; }
-  out.seconds = bytes / d.copy_bps;
+  // However little it is, it must be asked for.
+  out.seconds = bytes / d.copy_bps + d.launch_s;
   out.bytes = bytes;
-  out.bound = "copy";
+  out.bound = bytes / d.copy_bps >= d.launch_s ? "copy" : "launch";
   return out;
 }
 
@@ -102,10 +103,11 @@ void predict(Analysis& a, const Machine& machine) {
   struct Sum { LinePrediction line; double slowest = -1; std::string names; };
   struct Function { FunctionPrediction sum; std::map<int, std::pair<double, std::string>> lines; std::map<int, double> slowest; };
   std::map<int, std::map<std::vector<int>, Sum>> lines;   // by the lines that lead here: each way is a run of its own
-  std::map<uint32_t, Function> functions;
+  std::map<uint32_t, std::map<std::vector<int>, Function>> functions;
   for (const auto& use : a.ops) {
     std::vector<int> way;
     for (size_t i = 0; i + 1 < use.inside.size(); ++i) way.push_back(use.inside[i].line);
+    way.insert(way.end(), use.pass.begin(), use.pass.end());
     Sum& sum = lines[use.line][way];
     LinePrediction& l = sum.line;
     l.line = use.line;
@@ -144,14 +146,17 @@ void predict(Analysis& a, const Machine& machine) {
       if (p.seconds > sum.slowest) { sum.slowest = p.seconds; l.bound = p.bound; l.kernel = p.kernel; }
     }
     if (!missing.empty() && l.why_missing.empty()) l.why_missing = missing;
+    std::vector<int> callers;
     for (const auto& f : use.inside) {
-      Function& fn = functions[f.function];
+      Function& fn = functions[f.function][callers];
+      callers.push_back(f.line);
       fn.sum.name = f.name;
       fn.sum.first_line = f.first_line;
       if (missing.empty()) ++fn.sum.calls; else ++fn.sum.unknown;
-      fn.sum.seconds += seconds;
+      fn.sum.seconds += seconds * f.times;
+      fn.sum.open = fn.sum.open || f.open;
       auto& [line_seconds, line_bound] = fn.lines[f.line];
-      line_seconds += seconds;
+      line_seconds += seconds * f.times;
       if (slowest > fn.slowest[f.line]) { fn.slowest[f.line] = slowest; line_bound = bound; }
     }
   }
@@ -173,7 +178,12 @@ void predict(Analysis& a, const Machine& machine) {
     }
     out->lines.push_back(std::move(*slowest));
   }
-  for (auto& [at, f] : functions) {
+  for (auto& [at, ways] : functions) {
+    // One run of it: the slowest of the calls that lead here.
+    const auto slowest = std::max_element(ways.begin(), ways.end(), [](const auto& x, const auto& y) {
+      return std::pair{x.second.sum.seconds, x.second.sum.calls} < std::pair{y.second.sum.seconds, y.second.sum.calls};
+    });
+    Function& f = slowest->second;
     for (const auto& [line, part] : f.lines) {
       if (f.sum.bottleneck_line != 0 && part.first <= f.lines[f.sum.bottleneck_line].first) continue;
       f.sum.bottleneck_line = line;

@@ -22,7 +22,9 @@ struct OpUse {
   std::string why;                         // why there is no call or no device
   double copied = 0;                       // bytes that cross between host and device
   bool assumed = false;                    // some size follows from a default that can be changed from outside
-  struct Inside { uint32_t function; std::string name; int first_line = 0, line = 0; };
+  // `times`: passes of the loops in the function that its loops of known length make; `open`: there are others.
+  struct Inside { uint32_t function; std::string name; int first_line = 0, line = 0; double times = 1; bool open = false; };
+  std::vector<int> pass;                   // of the loops that are run pass by pass
   std::vector<Inside> inside;              // the functions around it, outermost first: byte of the definition, the line that runs
 };
 
@@ -47,6 +49,7 @@ struct FunctionPrediction {
   size_t calls = 0, unknown = 0;
   int bottleneck_line = 0;
   double bottleneck_share = 0;
+  bool open = false;                       // there are loops of unknown length in it: one pass of them is counted
   std::string bound;                       // of the bottleneck line
 };
 
@@ -72,6 +75,7 @@ struct Predicted {
 
 // What every prediction assumes, in one sentence.
 inline constexpr const char* kAssumptions =
-    "one execution of each line, an empty queue before it, each kernel's usual share of the device's peak rates";
+    "a line's time is that of one run of it, a function's counts the passes of loops whose length is known; an empty queue before each line, each kernel's "
+    "usual share of the device's peak rates";
 
 }  // namespace flagos::lsp

@@ -41,7 +41,12 @@ std::optional<Value> Interp::callBuiltin(const std::string& name, Args& args, co
   if (name == "int") {
     if (!first) return integer(0);
     return map(first, [&](const Value& v) -> Value {
-      if (v->kind == V::integer || v->kind == V::runtime) return v;
+      if (v->kind == V::runtime) {
+        auto number = makeVal(*v);
+        number->number = 1;   // a number: as a device, one of the accelerator's
+        return number;
+      }
+      if (v->kind == V::integer) return v;
       if (v->kind == V::string && !v->text.empty() && v->text.find_first_not_of("0123456789") == std::string::npos)
         return assumedIf(v->assumed, withOrigin(integer(std::strtoll(v->text.c_str(), nullptr, 10)), v->origin));
       return v->kind == V::unknown ? v : unknown("an integer that is not known");
@@ -53,6 +58,7 @@ std::optional<Value> Interp::callBuiltin(const std::string& name, Args& args, co
   }
   if (name == "len") {
     if (is(first, V::tuple) || is(first, V::list)) return integer(static_cast<int64_t>(first->items.size()));
+    if (is(first, V::tensor) && first->shape && !first->shape->empty()) return assumedIf(first->assumed, integer(first->shape->front()));
     return unknown("a length that is not known");
   }
   if (name == "range") {
@@ -122,6 +128,7 @@ std::optional<Value> Interp::callBuiltin(const std::string& name, Args& args, co
     return unknown("a condition that is not known");
   }
   if (name == "zip") {
+    if (args.unknown_rest) return iterableOf(unknown("zip() of what is not followed"));
     std::vector<Value> parts;
     size_t exact = SIZE_MAX;
     for (const auto& a : args.list) {

@@ -208,6 +208,7 @@ Value Interp::callFunction(const Value& fn, const Args& args, const Node* n, con
     heap_.set(f.scope, p->name, v);
   }
 
+  f.loops = loops_.size();
   frames_.push_back(&f);
   const int grad = no_grad_;
   no_grad_ += fn->number == kNoGradFunction;
@@ -351,6 +352,10 @@ Value Interp::instantiate(const Value& cls, const Args& args, const Node* n) {
 }
 
 Value Interp::callInstance(const Value& instance, Args& args, const Node* n) {
+  if (heap_.get(instance->object, "$copies_inputs")) {
+    const Value device = moduleDevice(instance);
+    for (auto& a : args.list) if (a.value) a.value = onDevice(a.value, device);
+  }
   const Value& cls = heap_.at(instance->object).cls;
   for (const char* name : {"__call__", "forward"}) {
     const Value m = classAttribute(cls, internName(name));

@@ -33,9 +33,12 @@ Value Interp::evalComp(const Node* n) {
     save(c->a);
     const Value over = eval(c->b);
     emit(E::iterate, c->b, "", over, {});
-    loops_.push_back({n, frame().unit});
+    loops_.push_back({n, frame().unit, false, is(over, V::iterable) && n->list.size() == 1 ? over->number : 0, 0});
     if ((is(over, V::tuple) || is(over, V::list)) && over->items.size() <= 8) {
-      for (const auto& item : over->items) { assign(c->a, item, n); clause(i + 1); }
+      const size_t at = loops_.size() - 1;
+      loops_[at].exact = true;
+      loops_[at].passes = 1;
+      for (const auto& item : over->items) { assign(c->a, item, n); clause(i + 1); loops_.resize(at + 1); ++loops_[at].pass; }
     } else {
       exact = false;
       if (is(over, V::iterable) && n->list.size() == 1) { count = over->number; assumed = over->assumed; }

@@ -351,7 +351,9 @@ Value Interp::binaryOn(const Node* n, const Value& a, const Value& b) {
       if (v->kind == V::integer) return std::to_string(v->number);
       return v->text.size() > 2 && v->text.front() == '<' ? v->text.substr(1, v->text.size() - 2) : v->text;
     };
-    return runtimeValue("<" + inner(a) + " " + std::string(text) + " " + inner(b) + ">", a->origin);
+    auto number = makeVal(*runtimeValue("<" + inner(a) + " " + std::string(text) + " " + inner(b) + ">", a->origin));
+    number->number = 1;
+    return number;
   }
   if (text.starts_with("+") && (a->kind == V::list || a->kind == V::tuple) && (b->kind == V::list || b->kind == V::tuple)) {
     auto items = a->items;

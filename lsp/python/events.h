@@ -29,8 +29,8 @@ constexpr uint16_t operator|(E a, E b) { return static_cast<uint16_t>(static_cas
 constexpr uint16_t operator|(uint16_t a, E b) { return static_cast<uint16_t>(a | static_cast<uint16_t>(b)); }
 
 // A loop that is being run: where it is and in which file.
-// `exact`: each pass is run by itself, in order.
-struct LoopInfo { const Node* node; const SourceUnit* unit; bool exact = false; };
+// `exact`: each pass is run by itself, in order. Otherwise a walk stands for `passes` of them, 0 where that is not known.
+struct LoopInfo { const Node* node; const SourceUnit* unit; bool exact = false; int64_t passes = 0; int pass = 0; };
 
 // A branch that is being run and need not be: a condition that is not known, an exception handler. `loops`: how many
 // loops are around it; an event with more is in a loop inside the branch.

@@ -211,15 +211,20 @@ void Interp::execIf(const Node* n) {
 void Interp::execLoop(const Node* n) {
   std::vector<Value> items;
   bool exact = false, may_skip = true;
+  int64_t passes = 0;
   if (n->kind == N::for_) {
-    const Value over = eval(n->b);
+    Value over = eval(n->b);
     emit(E::iterate, n->b, "", over, {});
+    // The layers of a ModuleList or Sequential, one by one.
+    if (is(over, V::instance) && !heap_.get(over->object, "$times") && !heap_.get(over->object, "$open"))
+      if (const Value parts = heap_.get(over->object, "$items"); is(parts, V::list)) over = parts;
     if ((is(over, V::tuple) || is(over, V::list)) && !over->items.empty() && over->items.size() <= kUnroll) {
       items = over->items;
       exact = true;
     } else {
       const Value e = elementOf(over);
       items = {e, e};
+      passes = passesOf(over);
     }
     may_skip = !exact;
   } else {
@@ -227,12 +232,13 @@ void Interp::execLoop(const Node* n) {
     items = {nullptr, nullptr};
   }
   Frame& f = frame();
-  loops_.push_back({n, f.unit, exact});
+  loops_.push_back({n, f.unit, exact, exact ? 1 : passes, 0});
   const size_t start = heap_.mark();
   std::vector<Delta> after;
   if (may_skip) after.push_back({});
   f.open_loops.push_back({start, {}, {}});
   for (size_t i = 0; i < items.size() && !f.dead; ++i) {
+    loops_.back().pass = static_cast<int>(i);
     if (n->kind == N::for_) { f.statement = n; assign(n->a, items[i], n); }
     else if (i > 0) condition(n->a);
     execBlock(n->list);

@@ -33,7 +33,7 @@ struct Frame {
   const Node* def = nullptr;               // null: module
   ObjectId scope = 0;
   size_t mark = 0;                         // journal at entry
-  int loops = 0;                           // loops around the statement, callers' included
+  size_t loops = 0;                        // loops around the call that made it
   std::vector<Value> returns;
   std::vector<Delta> exits;
   std::vector<Value> yields;
@@ -165,6 +165,7 @@ class Interp {
   Value layer(const std::string& name, Args& args, const Node* n);
   void fillContainer(const Value& container, const std::string& cls, const Args& args);
   void addParts(const Value& container, const Value& part, bool several);   // append, extend
+  int64_t passesOf(const Value& over) const;   // of a loop that is not exact
   bool loopsAreExact() const;              // every loop around is run pass by pass
   std::optional<double> moduleBytes(const Value& instance, int depth, std::set<uint32_t>& seen);
   bool startsProcess(const std::string& name, const Args& args, const Node* n);
@@ -260,7 +261,8 @@ class Interp {
   std::map<std::pair<uint32_t, std::string>, Finding> findings_;
   std::map<uint32_t, Note> notes_;
   std::vector<OpUse> ops_;
-  std::set<std::string> op_keys_;
+  struct OpSeen { size_t index; std::vector<std::set<std::string>> passes; };   // of each function around it
+  std::map<std::string, OpSeen> op_seen_;
   bool spent();                            // the budget of steps or time ran out
   size_t steps_ = 0;
   uint64_t deadline_ = 0;

@@ -128,7 +128,11 @@ bool Interp::startsProcess(const std::string& name, const Args& args, const Node
   const Arg* given = how == Starts::spawn ? args.get(1, "args") : args.get(3, "args");
   if (!function || (!isAny(function->value, V::function) && !isAny(function->value, V::bound))) return false;
   Args handed;
-  if (how == Starts::spawn) handed.list.push_back({"", runtimeValue("<rank>", here(n, "number of the process, given by mp.spawn()")), n});
+  if (how == Starts::spawn) {
+    auto rank = makeVal(*runtimeValue("<rank>", here(n, "number of the process, given by mp.spawn()")));
+    rank->number = 1;
+    handed.list.push_back({"", rank, n});
+  }
   if (given) addStar(handed, given->value);
   if (const Arg* named = how == Starts::target ? args.get(4, "kwargs") : nullptr) addDoubleStar(handed, named->value);
   call(function->value, handed, n);

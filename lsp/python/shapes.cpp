@@ -41,13 +41,22 @@ void Interp::noteOps(const Node* n, std::vector<OpCall> calls, const Value& devi
   if (!n || quiet_ > 0 || ops_.size() >= kMaxOps || (calls.empty() && why.empty() && copied == 0)) return;
   OpUse use;
   const Frame* inner = nullptr;
+  std::vector<std::string> ways;   // beside `inside`: which passes of the function's loops this is
   for (const Frame* f : frames_) {
     if (f->unit != unit_.get()) continue;
     inner = f;
     if (!f->def || f->def->kind != N::def || !f->statement) continue;
-    const OpUse::Inside i{f->def->begin, std::string(f->def->text), f->def->line, f->statement->line};
+    OpUse::Inside i{f->def->begin, std::string(f->def->text), f->def->line, f->statement->line};
+    std::string passes;
+    for (size_t l = f->loops; l < loops_.size(); ++l) {
+      if (loops_[l].passes > 0) i.times *= static_cast<double>(loops_[l].passes); else i.open = true;
+      if (loops_[l].exact) passes += std::to_string(loops_[l].pass) + ",";
+    }
     // A recursion counts once.
-    if (std::none_of(use.inside.begin(), use.inside.end(), [&](const auto& o) { return o.function == i.function; })) use.inside.push_back(i);
+    if (std::none_of(use.inside.begin(), use.inside.end(), [&](const auto& o) { return o.function == i.function; })) {
+      use.inside.push_back(i);
+      ways.push_back(std::move(passes));
+    }
   }
   if (!inner) return;
   const bool own = frame().unit == unit_.get();
@@ -66,7 +75,18 @@ void Interp::noteOps(const Node* n, std::vector<OpCall> calls, const Value& devi
   std::string key = std::to_string(n->begin) + "/" + std::to_string(object) + "/" + std::to_string(use.line);
   for (const auto& c : calls) key += c.op + c.shapes() + c.dtypes() + c.scalars;
   for (const auto& i : use.inside) key += "@" + std::to_string(i.line);
-  if (!op_keys_.insert(key).second) return;
+  const auto [it, fresh] = op_seen_.try_emplace(std::move(key), OpSeen{ops_.size(), std::vector<std::set<std::string>>(ways.size())});
+  OpSeen& seen = it->second;
+  if (!fresh) {
+    // Another pass of a loop that is run pass by pass counts; the second walk of any other does not.
+    for (const LoopInfo& l : loops_) if (!l.exact && l.pass > 0) return;
+    OpUse& first = ops_[seen.index];
+    for (size_t i = 0; i < ways.size() && i < first.inside.size(); ++i)
+      if (seen.passes[i].size() < 64 && seen.passes[i].insert(ways[i]).second) first.inside[i].times += use.inside[i].times;
+    return;
+  }
+  for (size_t i = 0; i < ways.size(); ++i) seen.passes[i].insert(ways[i]);
+  for (const LoopInfo& l : loops_) if (l.exact) use.pass.push_back(l.pass);
   use.calls = std::move(calls);
   use.why = std::move(why);
   use.copied = copied;

@@ -70,7 +70,10 @@ Value Interp::asDevice(const Value& v, const Node* n) {
         Origin o = x->origin.unit ? x->origin : here(n);
         return deviceValue(type + ":" + std::to_string(x->number), o);
       }
-      case V::runtime: return x;
+      case V::runtime: {
+        const std::string type = x->number == 1 && x->text.find(':') == std::string::npos ? options_.machine.accelerator() : std::string();
+        return type.empty() ? x : runtimeValue(type + ":" + x->text, x->origin);
+      }
       case V::tensor: return x->device;
       case V::instance: return isModule(x) ? moduleDevice(x) : unknown("`" + textOf(n) + "` is an object, not a device");
       case V::none: return unknown("None");

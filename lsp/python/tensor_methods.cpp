@@ -350,6 +350,39 @@ Value Interp::callTensor(const Value& tensor, const std::string& method, Args& a
       return withOrigin(integer(colon == std::string::npos ? -1 : std::strtoll(d->text.c_str() + colon + 1, nullptr, 10)), d->origin);
     });
   }
+  if (tensor->shape) {
+    const auto rank = static_cast<int64_t>(tensor->shape->size());
+    if (method == "dim" || method == "ndimension") return integer(rank);
+    const Arg* d = method == "size" ? args.get(0, "dim") : nullptr;
+    if (d && is(d->value, V::integer)) {
+      const int64_t i = d->value->number < 0 ? d->value->number + rank : d->value->number;
+      if (i >= 0 && i < rank) return assumedIf(tensor->assumed, integer((*tensor->shape)[static_cast<size_t>(i)]));
+    }
+    if (method == "size" && args.list.empty()) return tensorAttribute(tensor, "shape");
+    if (method == "numel" || method == "nelement") {
+      int64_t all = 1;
+      bool fits = true;
+      for (const auto s : *tensor->shape) fits = fits && !__builtin_mul_overflow(all, s, &all);
+      if (fits) return assumedIf(tensor->assumed, integer(all));
+    }
+  }
+  if ((method == "split" || method == "chunk") && tensor->shape && !tensor->shape->empty()) {
+    // Equal parts, each of known sizes.
+    const Arg *count = args.at(0), *dim = args.get(1, "dim");
+    const auto rank = static_cast<int64_t>(tensor->shape->size());
+    const int64_t at = !dim ? 0 : is(dim->value, V::integer) ? (dim->value->number + rank) % rank : -1;
+    if (count && is(count->value, V::integer) && count->value->number > 0 && at >= 0 && at < rank) {
+      const int64_t whole = (*tensor->shape)[static_cast<size_t>(at)], asked = count->value->number;
+      const int64_t size = method == "split" ? asked : (whole + asked - 1) / asked;
+      if (size > 0 && whole % size == 0 && whole / size <= 16) {
+        auto part = makeVal(*tensor);
+        part->made_by = nullptr;
+        part->assumed = tensor->assumed || count->value->assumed;
+        (*part->shape)[static_cast<size_t>(at)] = size;
+        return tuple(std::vector<Value>(static_cast<size_t>(whole / size), part));
+      }
+    }
+  }
   if (kScalars.count(method)) {
     if (method == "numpy" || method == "tolist" || method == "item") return unknown("a Python value read from a tensor");
     return unknown("`." + method + "()` of a tensor");

@@ -196,6 +196,17 @@ Value Interp::layer(const std::string& name, Args& args, const Node* n) {
   return v;
 }
 
+int64_t Interp::passesOf(const Value& over) const {
+  if (is(over, V::list) || is(over, V::tuple)) return static_cast<int64_t>(over->items.size());
+  if (is(over, V::iterable)) return over->number;
+  if (!is(over, V::instance) || heap_.get(over->object, "$open")) return 0;
+  const Value items = heap_.get(over->object, "$items"), times = heap_.get(over->object, "$times");
+  if (!is(items, V::list)) return 0;
+  int64_t all = static_cast<int64_t>(items->items.size());
+  if (times) { all = 0; for (const auto& t : times->items) all += t->number; }
+  return all;
+}
+
 bool Interp::loopsAreExact() const {
   return std::all_of(loops_.begin(), loops_.end(), [](const LoopInfo& l) { return l.exact; });
 }
@@ -419,6 +430,10 @@ std::optional<Value> Interp::callTorch(const std::string& name, Args& args, cons
   if (rest == "compile" || rest == "jit.script" || name == "torch.nn.DataParallel" || name.ends_with(".DistributedDataParallel")) {
     emit(n, name, args.at(0) ? args.at(0)->value : nullptr, args);
     if (!args.at(0)) return external(name + "()");  // a decorator with arguments
+    // With device_ids the wrapper copies what it is called with to the module's device.
+    const Arg* ids = args.get(1, "device_ids");
+    const bool copies = name == "torch.nn.DataParallel" || (name.ends_with(".DistributedDataParallel") && ids && !is(ids->value, V::none));
+    forEach(args.at(0)->value, [&](const Value& m) { if (copies && m->kind == V::instance) heap_.set(m->object, "$copies_inputs", boolean(true)); });
     return args.at(0)->value;
   }
   if (rest == "nn.Parameter" || rest == "nn.parameter.Parameter") {
@@ -478,8 +493,11 @@ std::optional<Value> Interp::callTorch(const std::string& name, Args& args, cons
     return v;
   }
   if (rest.starts_with("optim.")) { emit(n, name, args.at(0) ? args.at(0)->value : nullptr, args); return external(name + "()"); }
-  if (rest == "distributed.get_rank" || rest == "distributed.get_node_local_rank" || rest == "distributed.get_world_size")
-    return runtimeValue("<" + last + "()>", here(n, "`" + name + "()`, known when the program runs"));
+  if (rest == "distributed.get_rank" || rest == "distributed.get_node_local_rank" || rest == "distributed.get_world_size") {
+    auto number = makeVal(*runtimeValue("<" + last + "()>", here(n, "`" + name + "()`, known when the program runs")));
+    number->number = 1;
+    return number;
+  }
   if (dot != std::string::npos && !rest.starts_with("Tensor.")) { emit(n, name, nullptr, args); return unknown("`" + name + "()` gives no device"); }
   emit(n, name, nullptr, args);
   static const Names legacy = {"Tensor", "FloatTensor", "DoubleTensor", "HalfTensor", "BFloat16Tensor", "LongTensor", "IntTensor", "ShortTensor",
