@@ -171,6 +171,19 @@ Inferred inferFunction(std::string_view name, const Value& receiver, const Args&
     if (!sized) return open;
     return reduce(std::string(name), *x->shape, d, args, at);
   }
+  if (name == "scaled_dot_product_attention") {
+    if (tensors.size() < 3 || !sized || !tensors[1]->shape || !tensors[2]->shape) return open;
+    const Shape &q = *x->shape, &k = *tensors[1]->shape, &v = *tensors[2]->shape;
+    if (q.size() < 2 || k.size() != q.size() || v.size() != q.size() || q.back() != k.back() || k[k.size() - 2] != v[v.size() - 2]) return open;
+    Shape r = q;
+    r.back() = v.back();
+    Inferred out{true, r, d, {}};
+    const Arg* causal = args.keyword("is_causal");
+    const bool masked = args.keyword("attn_mask") && !is(args.keyword("attn_mask")->value, V::none);
+    if (q.size() == 4 && !masked && (!causal || truth(causal->value) != Truth::unknown))
+      out.ops.push_back({"aten::scaled_dot_product_attention", {{q, d}, {k, d}, {v, d}}, causal && truth(causal->value) == Truth::yes ? "causal=1" : ""});
+    return out;
+  }
   if (name == "linear") {
     if (tensors.size() < 2 || !sized || !tensors[1]->shape || tensors[1]->shape->size() != 2) return open;
     const Shape& w = *tensors[1]->shape;

@@ -60,7 +60,7 @@ std::string functionText(const FunctionPrediction& f) {
   std::snprintf(share, sizeof share, "%.0f", 100 * f.bottleneck_share);
   if (f.bottleneck_line) out += ", line " + std::to_string(f.bottleneck_line) + " takes " + share + " % (bound by " + (f.bound.empty() ? "unknown" : f.bound) + ")";
   if (f.open) out += ", with one pass of each loop whose length is not known";
-  if (f.unknown) out += ", " + std::to_string(f.unknown) + " calls without known sizes";
+  if (f.unknown) out += ", " + std::to_string(f.unknown) + (f.unknown == 1 ? " call without known size" : " calls without known sizes");
   return out;
 }
 

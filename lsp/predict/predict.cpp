@@ -33,8 +33,16 @@ kde::Router& routerFor(const std::string& device, const dal::DeviceDescription& 
   return *k.router;
 }
 
+std::string shortName(const std::string& op) {
+  const auto colon = op.rfind(':');
+  const std::string name = op.substr(colon == std::string::npos ? 0 : colon + 1);
+  return name.substr(0, name.find('.'));
+}
+
 Priced price(const OpCall& call, const std::string& device, const dal::DeviceDescription& d) {
   Priced out;
+  for (const auto& o : call.operands)
+    if (!o.absent && o.dtype == DType::other) { out.why = "the dtype of an operand of " + shortName(call.op) + " is not known"; return out; }
   const kde::Query query{call.op, call.shapes(), call.dtypes(), "", call.scalars};
   const auto signature = kde::signatureOf(query, 0);
   if (!signature) { out.why = signature.error().what; return out; }
@@ -42,7 +50,7 @@ Priced price(const OpCall& call, const std::string& device, const dal::DeviceDes
   if (route.chosen == kde::kNoCandidate) { out.why = "no kernel of " + device + " takes " + call.op; return out; }
   const kde::Cost cost = kde::predict(kde::candidate(route.chosen), kde::Facts::of(*signature, d), false);
   out.kernel = std::string(kde::candidateName(route.chosen));
-  out.why = cost.why;
+  out.why = cost.why.empty() ? cost.why : shortName(call.op) + " by " + std::string(kde::candidateName(route.chosen)) + ": " + cost.why;
   if (!cost.known()) {
     // Memory traffic at the full bandwidth is a bound that no kernel beats.
     if (cost.work.bytes > 0 && d.bandwidth_bps > 0) out.floor = cost.work.bytes / d.bandwidth_bps;
@@ -63,12 +71,6 @@ Priced priceCopy(double bytes, const dal::DeviceDescription& d) {
   out.bytes = bytes;
   out.bound = bytes / d.copy_bps >= d.launch_s ? "copy" : "launch";
   return out;
-}
-
-std::string shortName(const std::string& op) {
-  const auto colon = op.rfind(':');
-  const std::string name = op.substr(colon == std::string::npos ? 0 : colon + 1);
-  return name.substr(0, name.find('.'));
 }
 
 void needs(Analysis& a, const Machine& machine, Predicted& out) {

@@ -179,13 +179,19 @@ Inferred inferLayer(std::string_view cls, const Value& c, const Value& input) {
     if (!n || n->size() > x.size() || !std::equal(n->rbegin(), n->rend(), x.rbegin())) return unknown_result;
     return {true, x, d, {{"aten::layer_norm", {{x, d}, {*n, d}, {*n, d}}, ""}}};
   }
-  if (cls == "GroupNorm") return {true, x, d, {}};
+  if (cls == "GroupNorm") {
+    const auto n = one(config(c, "num_channels"));
+    if (!n || x.size() < 2 || x[1] != *n) return unknown_result;
+    return {true, x, d, {{"aten::group_norm", {{x, d}, {{*n}, d}, {{*n}, d}}, ""}}};
+  }
   if (cls == "Embedding") {
     const auto n = one(config(c, "num_embeddings")), size = one(config(c, "embedding_dim"));
     if (!n || !size) return unknown_result;
     Shape r = x;
     r.push_back(*size);
-    return {true, r, DType::float32, {{"aten::embedding", {{{*n, *size}, DType::float32}, {x, d}}, ""}}};
+    // PyTorch looks rows up with index_select, whatever the shape of the indices; no more rows than there are indices are read.
+    const int64_t rows = product(x, 0, x.size());
+    return {true, r, DType::float32, {{"aten::index_select", {{{std::min(*n, rows), *size}, DType::float32}, {{rows}, d}}, ""}}};
   }
   if (cls == "MaxPool2d" || cls == "AvgPool2d" || cls == "MaxPool1d" || cls == "AvgPool1d") {
     const size_t n = static_cast<size_t>(cls[7] - '0');

@@ -95,7 +95,13 @@ void Interp::noteOps(const Node* n, std::vector<OpCall> calls, const Value& devi
 
 void Interp::noteCopy(const Node* n, const Value& from, const Value& to, std::optional<double> bytes) {
   const auto one = [&](const Value& v) -> std::string {
-    return is(v, V::device) ? v->text : "";
+    std::string text;
+    bool certain = true;
+    forEach(v, [&](const Value& d) {
+      certain = certain && d->kind == V::device && (text.empty() || text == d->text);
+      text = d->text;
+    });
+    return certain ? text : "";
   };
   const std::string a = one(from), b = one(to);
   if (a == b && !a.empty()) return;

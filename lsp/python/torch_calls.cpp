@@ -103,6 +103,21 @@ Value Interp::tensorFrom(Args& args, std::string_view why) {
   return tensorOn(device ? device : unknown("`" + std::string(why) + "` gets no tensor that was followed"));
 }
 
+namespace {
+
+// A call whose only open arguments are positional: `torch.zeros(1, *sizes)` cannot name a device that way.
+bool onlyStars(const Node* n) {
+  if (!n || n->kind != N::call) return false;
+  bool star = false;
+  for (const Node* a : n->list) {
+    if (a->kind == N::dstarred) return false;
+    star = star || a->kind == N::starred;
+  }
+  return star;
+}
+
+}  // namespace
+
 Value Interp::factory(const std::string& name, Args& args, const Node* n) {
   const Arg* device = args.keyword("device");
   const auto size = factorySize(name.substr(6), args);
@@ -137,7 +152,7 @@ Value Interp::factory(const std::string& name, Args& args, const Node* n) {
   if (decided) {
     record(n, name, "placement", out->device, bytes, size.how(), out->assumed);
     filled(out->device);
-  } else if (args.unknown_rest) {
+  } else if (args.unknown_rest && !onlyStars(n)) {
     out->device = unknown("`device` may come from **kwargs that are not followed");
     record(n, name, "placement", out->device, bytes, size.how());
   } else {

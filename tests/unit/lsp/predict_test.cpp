@@ -59,7 +59,10 @@ TEST_CASE("operator calls follow from shapes, layer by layer") {
       {"m = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)).to(d)\ny = m(torch.empty(1, 4, device=d))",
        {"aten::linear [1,4] [4,4] [4]", "aten::relu [1,4]", "aten::linear [1,4] [4,4] [4]"}},
       {"e = nn.Embedding(100, 16).to(d)\ni = torch.empty(4, 6, dtype=torch.int64, device=d)\nv = e(i)\nn = nn.LayerNorm(16).to(d)(v)",
-       {"aten::embedding [100,16] [4,6]", "aten::layer_norm [4,6,16] [16] [16]"}},
+       {"aten::index_select [24,16] [24]", "aten::layer_norm [4,6,16] [16] [16]"}},
+      {"q = torch.empty(2, 4, 8, 16, device=d)\nk = torch.empty(2, 4, 6, 16, device=d)\ny = F.scaled_dot_product_attention(q, k, k, is_causal=True)\nz = y.transpose(1, 2).contiguous().view(2, 8, 64) + 1",
+       {"aten::scaled_dot_product_attention [2,4,8,16] [2,4,6,16] [2,4,6,16] causal=1", "aten::add.out [2,8,64]"}},
+      {"y = nn.GroupNorm(2, 8).to(d)(torch.empty(2, 8, 4, 4, device=d))", {"aten::group_norm [2,8,4,4] [8] [8]"}},
       {"x = torch.empty(2, 6, device=d)\ny = x.view(x.size(0), 3, -1).relu()\nz = x.view(-1, x.numel() // len(x) // 2).exp()",
        {"aten::relu [2,3,2]", "aten::exp [4,3]"}},
       {"q, k, v = torch.empty(2, 5, 12, device=d).split(4, dim=2)\ny = q.relu()\na, b = torch.empty(6, 4, device=d).chunk(2)\nz = torch.tril(b).exp()",
@@ -325,7 +328,7 @@ TEST_CASE("a model of the fingerprint table is a machine") {
   const Analysis unrated = of(kHead + "a = torch.empty(64, 64, device=d)\nb = a @ a\n", *machineFrom({"npu:0=Radeon RX 7900 GRE / 7900M"}));
   REQUIRE(unrated.predicted->at(6));
   CHECK_FALSE(unrated.predicted->at(6)->seconds);
-  CHECK_THAT(lineText(*unrated.predicted->at(6)), Catch::Contains("predicted time unknown: the device's arithmetic rate is not known; its memory traffic alone takes"));
+  CHECK_THAT(lineText(*unrated.predicted->at(6)), Catch::Contains("predicted time unknown: mm by opencl.gemm.tiled: the device's arithmetic rate is not known; its memory traffic alone takes"));
   CHECK(part->devices == std::vector<std::string>{"npu:0", "npu:1"});
   CHECK_FALSE(machineFrom({"npu:0=no such card"}));
   CHECK_FALSE(machineFrom({"gpu0"}));
