@@ -1,11 +1,12 @@
 """The server over its real pipes: framing, bad input, exit codes, edits, positions."""
 import json
 import os
+import re
 import subprocess
 
 import pytest
 from conftest import SERVER
-from running import EXAMPLE, ROOT
+from running import EXAMPLE, ROOT, program
 
 TEXT = "import torch\n\u00e9\U0001f600 = 1; x = torch.zeros(3).to('npu:0')\n"
 URI = "file:///some/where.py"
@@ -177,3 +178,14 @@ def test_attach_without_a_process_says_so(tmp_path):
     assert done.returncode == 3
     assert "Module.to" in done.stdout
     assert ROOT
+
+
+def test_the_share_of_known_sites_is_printed_and_may_only_rise():
+    """Over the example projects; each has its own baseline in tests/fixtures/projects/baseline.tsv."""
+    for folder, least in (("projects", 93), ("python", 88)):
+        path = os.path.join(ROOT, "tests", "fixtures", folder)
+        code, out, _ = program("flagos-lsp", "--check", path, "--devices", "npu:0,npu:1")
+        assert code in (0, 1)   # 1: some fixtures hold errors on purpose
+        sites, share = re.search(r"(\d+) device sites, (\d+) % exact or candidates", out.splitlines()[-1]).groups()
+        assert int(sites) >= 45
+        assert int(share) >= least
