@@ -99,6 +99,7 @@ int runCheck(const CheckOptions& options) {
     roots.push_back(fs::is_directory(absolute, ec) ? absolute.string() : absolute.parent_path().string());
   }
   workspace.setRoots(roots);
+  workspace.trustDisk();
   if (const std::string file = roots.empty() ? std::string() : findSettingsFile(roots[0]); !file.empty()) {
     auto severity = readSeverityFile(file);
     if (!severity) {

@@ -199,11 +199,12 @@ bool isPlace(const Node* n) { return n && !dottedName(n).empty(); }
 
 std::string nameFor(const SourceUnit& unit, const std::string& dotted) {
   // The name itself, if it was imported; else through the module it is in.
-  for (const Node& n : unit.ast.nodes()) {
-    if (n.kind != N::from_import) continue;
-    for (const Node* a : n.list) if (n.value + "." + a->value == dotted) return std::string(a->text);
+  for (const Node* i : unit.ast.imports()) {
+    if (i->kind != N::from_import) continue;
+    for (const Node* a : i->list) if (i->value + "." + a->value == dotted) return std::string(a->text);
   }
-  for (const Node& n : unit.ast.nodes()) {
+  for (const Node* i : unit.ast.imports()) {
+    const Node& n = *i;
     if (n.kind == N::import_) {
       for (const Node* a : n.list) {
         const std::string full = a->text.empty() ? a->value.substr(0, a->value.find('.')) : a->value;
@@ -211,7 +212,7 @@ std::string nameFor(const SourceUnit& unit, const std::string& dotted) {
         if (full == dotted) return bound;
         if (dotted.starts_with(full + ".") && !full.empty()) return bound + dotted.substr(full.size());
       }
-    } else if (n.kind == N::from_import) {  // from torch.utils import data
+    } else {  // from torch.utils import data
       for (const Node* a : n.list) if (dotted.starts_with(n.value + "." + a->value + ".")) return std::string(a->text) + dotted.substr(n.value.size() + 1 + a->value.size());
     }
   }

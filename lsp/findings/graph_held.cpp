@@ -51,7 +51,7 @@ bool anyBackward(const Node* n) {
 }
 
 // Freezing parameters takes their graph away, and is not followed.
-bool freezes(const SourceUnit& unit) { return unit.text.find("requires_grad") != std::string::npos; }
+bool freezes(const SourceUnit& unit) { return unit.says("requires_grad"); }
 
 const Node* bodyLoop(const CallEvent& e) {
   for (size_t i = e.loops->size(); i-- > 0;) {

@@ -23,7 +23,7 @@ Pinned pinned(const Value& v, const SourceUnit& unit) {
   if (!certainlyOn(v, "cpu")) return Pinned::unknown;
   if (v->pinned) return Pinned::yes;
   // Somewhere here memory is pinned; which tensors that reaches is not certain.
-  return unit.text.find("pin_memory") == std::string::npos ? Pinned::no : Pinned::unknown;
+  return !unit.says("pin_memory") ? Pinned::no : Pinned::unknown;
 }
 
 const Node* rootOf(const Node* n) {

@@ -118,6 +118,7 @@ class Ast {
   Node* add(N kind) {
     Node* n = nodes_.add();
     n->kind = kind;
+    if (kind == N::import_ || kind == N::from_import) imports_.push_back(n);
     return n;
   }
   void setRoot(Node* n) { root_ = n; }
@@ -127,6 +128,8 @@ class Ast {
   bool tooDeep() const { settle(); return too_deep_; }  // parts nested deeper than the cap were left out
   void markTooDeep() { too_deep_ = errors_ = true; }
   const Nodes& nodes() const { settle(); return nodes_; }
+  // The import statements, wherever they are, in the order of the text.
+  const std::vector<const Node*>& imports() const { settle(); return imports_; }
 
  private:
   Nodes nodes_;
@@ -135,6 +138,7 @@ class Ast {
   std::string_view text_;
   bool pending_ = false;
   Node* root_ = nullptr;
+  std::vector<const Node*> imports_;
   bool errors_ = false, too_deep_ = false;
 };
 

@@ -143,7 +143,10 @@ Value Interp::callFunction(const Value& fn, const Args& args, const Node* n, con
     return unknown("calls nested too deeply to follow");
   }
   if (same_def >= 2) return unknown("`" + std::string(def->text) + "` calls itself");
-  if (++called_[def] > kMaxCallsOfOne && why_.empty() && quiet_ == 0)
+  // A function of another file that left everything as it was is cut without harm: its result is not known, and that says
+  // why wherever it goes. A cut call in this file leaves places out, and one that changes things leaves them as they were.
+  const bool local = fn->unit != unit_.get() && !reaches_out_.count(def);
+  if (++called_[def] > kMaxCallsOfOne && why_.empty() && quiet_ == 0 && !local)
     why_ = "`" + std::string(def->text) + "` is called from more than " + std::to_string(kMaxCallsOfOne) + " places: the later calls are not followed";
   if (called_[def] > kMaxCallsOfOne) return unknown("`" + std::string(def->text) + "` is called from too many places to follow each");
 
@@ -155,6 +158,7 @@ Value Interp::callFunction(const Value& fn, const Args& args, const Node* n, con
   if (!fn->items.empty()) f.defining_class = fn->items[0];
   f.mark = heap_.mark();
   f.statement = def;
+  const uint64_t serial = heap_.serial() - 1;   // the frame's own scope is younger
 
   // Bind the parameters.
   std::vector<SlotName> used;
@@ -227,6 +231,7 @@ Value Interp::callFunction(const Value& fn, const Args& args, const Node* n, con
     heap_.rollback(f.mark);
     heap_.merge(f.exits);
   }
+  if (local && heap_.wroteOlder(f.mark, serial)) reaches_out_.insert(def);
   if (!f.yields.empty()) return iterableOf(joinAll(f.yields));
   if (f.returns.empty()) return none();
   return joinAll(f.returns);

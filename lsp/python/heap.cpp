@@ -42,6 +42,7 @@ ObjectId Heap::make(ObjectId parent) {
   Object& o = objects_[id];
   o.parent = parent;
   o.owner = owner_;
+  o.serial = ++serial_;
   owned_[owner_].push_back(id);
   return id;
 }
@@ -111,6 +112,11 @@ void Heap::merge(const std::vector<Delta>& paths) {
     }
     set(id, slot, std::move(joined));
   }
+}
+
+bool Heap::wroteOlder(size_t mark, uint64_t serial) const {
+  return std::any_of(journal_.begin() + static_cast<std::ptrdiff_t>(mark), journal_.end(),
+                     [&](const Entry& e) { return objects_[e.id].serial <= serial; });
 }
 
 uint32_t Heap::own(uint32_t owner) { return std::exchange(owner_, owner); }

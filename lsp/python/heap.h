@@ -51,6 +51,7 @@ struct Object {
   Value cls;                                     // instances: class_ or external
   ObjectId parent = 0;                           // scopes: the enclosing scope
   uint32_t owner = 0;                            // who made it: 0 = the analysis that runs, else a module's number
+  uint64_t serial = 0;                           // objects made later have a greater one
   const Node* born = nullptr;
   Slots slots;
 };
@@ -73,6 +74,9 @@ class Heap {
   const Value& get(ObjectId id, SlotName slot) const;
 
   size_t mark() const { return journal_.size(); }
+  uint64_t serial() const { return serial_; }    // of the object made last
+  // Whether anything since the mark was written to an object that was there before `serial`.
+  bool wroteOlder(size_t mark, uint64_t serial) const;
   Delta since(size_t mark) const;
   void rollback(size_t mark);
   // After a rollback: every slot that some path touched becomes the join over all paths.
@@ -100,6 +104,7 @@ class Heap {
   std::unordered_map<uint32_t, std::vector<ObjectId>> owned_;
   std::vector<ObjectId> free_;
   uint32_t owner_ = 0;
+  uint64_t serial_ = 0;
 };
 
 struct Heap::Suspended { std::vector<Entry> journal; };

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "lsp/python/import_effects.h"
 #include "lsp/python/workspace.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/json.h"
@@ -18,7 +19,9 @@ constexpr size_t kMaxPrograms = 8;
 constexpr size_t kMaxClosure = 200;
 
 // Without one of these a text can neither place anything nor be told that it does.
-constexpr std::array<std::string_view, 9> kWords = {"torch", "device", "cuda", "npu", "xpu", ".to(", ".cpu(", "mps", "privateuse"};
+constexpr std::array<std::string_view, 6> kPieces = {"torch", "cuda", ".to(", ".cpu(", "privateuse", ".device"};
+// Not inside another word: "input", "dumps".
+constexpr std::array<std::string_view, 3> kWords = {"npu", "xpu", "mps"};
 
 bool wordChar(char c) { return c == '_' || c == '.' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c & 0x80); }
 
@@ -87,26 +90,29 @@ template <typename F> void importLines(std::string_view text, F fn) {
   }
 }
 
-// A module that does this on import changes what others see, so it must be run even if nothing of it is used.
-bool hasSetting(std::string_view text) {
-  for (const std::string_view w : {"set_default_device", "set_device", "os.environ[", "environ.setdefault", "putenv"})
-    if (text.find(w) != std::string_view::npos) return true;
-  // A statement at the margin that assigns to an attribute: `config.device = ...`.
-  size_t line = 0;
-  while (line < text.size()) {
-    const auto end = std::min(text.find('\n', line), text.size());
-    size_t i = line;
-    while (i < end && wordChar(text[i])) ++i;
-    const std::string_view name = text.substr(line, i - line);
-    while (i < end && text[i] == ' ') ++i;
-    if (name.find('.') != std::string_view::npos && i + 1 < end && text[i] == '=' && text[i + 1] != '=') return true;
-    line = end + 1;
+bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+template <typename F> bool anyHit(std::string_view text, std::string_view word, F&& counts) {
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (const void* hit = memmem(at, static_cast<size_t>(end - at), word.data(), word.size())) {
+    const auto begin = static_cast<size_t>(static_cast<const char*>(hit) - text.data());
+    const std::string_view after = text.substr(begin + word.size());
+    if (!(begin > 0 && letter(text[begin - 1])) && counts(after)) return true;
+    at = static_cast<const char*>(hit) + 1;
   }
   return false;
 }
 
 bool hasWord(std::string_view text) {
-  return std::any_of(kWords.begin(), kWords.end(), [&](std::string_view w) { return memmem(text.data(), text.size(), w.data(), w.size()) != nullptr; });
+  if (std::any_of(kPieces.begin(), kPieces.end(), [&](std::string_view w) { return memmem(text.data(), text.size(), w.data(), w.size()) != nullptr; })) return true;
+  if (std::any_of(kWords.begin(), kWords.end(), [&](std::string_view w) { return anyHit(text, w, [](std::string_view after) { return after.empty() || !letter(after[0]); }); })) return true;
+  // `device=`, `device_map`, `devices = ...`, `device(...)`: a use, and not a word of a sentence.
+  return anyHit(text, "device", [](std::string_view after) {
+    if (after.starts_with("s")) after.remove_prefix(1);
+    if (after.starts_with("_")) return !after.starts_with("_encoding");
+    return after.starts_with("=") || after.starts_with(" =") || after.starts_with("(") || after.starts_with("\"") || after.starts_with("'") || after.starts_with(":");
+  });
 }
 
 }  // namespace
@@ -114,7 +120,10 @@ bool hasWord(std::string_view text) {
 Workspace::Imports Workspace::importsOf(const std::string& path, std::string_view text) {
   Imports out;
   out.words = hasWord(text);
-  out.settings = hasSetting(text);
+  ImportEffects effects = effectsOfImport(text);
+  out.settings = effects.sets;
+  out.setters = std::move(effects.setters);
+  out.calls = std::move(effects.calls);
   importLines(text, [&](const std::string& module, const std::string& name) {
     const std::string full = name.empty() ? module : (module.ends_with('.') ? module : module + ".") + name;
     if (const auto file = resolve(path, full); !file.empty() && file != path) out.files.push_back(file);
@@ -164,10 +173,21 @@ bool Workspace::listRoots(uint64_t until) {
   return true;
 }
 
+const Workspace::Imports& Workspace::importsNow(const std::string& path) {
+  const Status st = status(path);
+  Imports& known = imports_[path];
+  if (known.stamp == st.stamp && known.size == st.size) return known;
+  auto text = readFile(path, kMaxSourceBytes);
+  known = text ? importsOf(path, *text) : Imports{};
+  known.stamp = st.stamp;
+  known.size = st.size;
+  return known;
+}
+
 bool Workspace::index(uint64_t budget_ns) {
   if (!indexing_) return false;
   const uint64_t start = nowNs();
-  if (walk_ || listed_at_ == 0 || (complete_ && start - listed_at_ > kListAgainNs)) {
+  if (walk_ || listed_at_ == 0 || (complete_ && !trusted_ && start - listed_at_ > kListAgainNs)) {
     // While the folders are listed again, what was known of them holds.
     if (!listRoots(start + budget_ns)) return complete_;
     listed_at_ = start;
@@ -176,14 +196,7 @@ bool Workspace::index(uint64_t budget_ns) {
   if (complete_ && next_ == listed_.size()) return true;
   for (; next_ < listed_.size(); ++next_) {
     if (next_ % 16 == 15 && nowNs() - start > budget_ns) return complete_;
-    const std::string& path = listed_[next_];
-    const Status st = status(path);
-    Imports& known = imports_[path];
-    if (known.stamp == st.stamp && known.size == st.size) continue;
-    auto text = readFile(path, kMaxSourceBytes);
-    known = text ? importsOf(path, *text) : Imports{};
-    known.stamp = st.stamp;
-    known.size = st.size;
+    importsNow(listed_[next_]);
   }
   complete_ = true;
   importers_.clear();
@@ -212,33 +225,34 @@ Workspace::Users Workspace::usersOf(const std::string& path, size_t most) {
   return out;
 }
 
-std::optional<bool> Workspace::changesOthers(const std::string& path) {
-  if (!complete_) return std::nullopt;
+bool Workspace::changesOthers(const std::string& path) {
   std::set<std::string> seen;
+  std::set<std::string_view> setters, calls;
   std::vector<std::string> todo{path};
   while (!todo.empty() && seen.size() < kMaxClosure) {
     const std::string at = std::move(todo.back());
     todo.pop_back();
     if (!seen.insert(at).second) continue;
-    const auto it = imports_.find(at);
-    if (it == imports_.end()) continue;
-    if (it->second.settings) return true;
-    todo.insert(todo.end(), it->second.files.begin(), it->second.files.end());
+    const Imports& known = importsNow(at);
+    if (known.settings) return true;
+    setters.insert(known.setters.begin(), known.setters.end());
+    calls.insert(known.calls.begin(), known.calls.end());
+    todo.insert(todo.end(), known.files.begin(), known.files.end());
   }
-  return false;
+  return std::any_of(setters.begin(), setters.end(), [&](std::string_view s) { return calls.count(s) != 0; });
 }
 
 bool Workspace::mayMatter(const SourceUnit& unit) {
-  if (!complete_ || hasWord(unit.text)) return true;
+  if (hasWord(unit.text)) return true;
   std::set<std::string> seen{unit.path};
   std::vector<std::string> todo = importsOf(unit.path, unit.text).files;
   while (!todo.empty()) {
     const std::string at = std::move(todo.back());
     todo.pop_back();
     if (!seen.insert(at).second) continue;
-    const auto it = imports_.find(at);
-    if (it == imports_.end() || it->second.words) return true;
-    todo.insert(todo.end(), it->second.files.begin(), it->second.files.end());
+    const Imports& known = importsNow(at);
+    if (known.words || seen.size() > kMaxClosure) return true;
+    todo.insert(todo.end(), known.files.begin(), known.files.end());
   }
   return false;
 }

@@ -7,7 +7,6 @@ namespace flagos::lsp {
 namespace {
 constexpr int kMaxChain = 48;              // modules that wait for each other's import
 constexpr size_t kModuleSteps = 60'000;    // evaluated nodes for one module's top level
-constexpr size_t kMaxEager = 64;           // modules run before the workspace's index is complete
 constexpr size_t kMaxBetween = 64;         // a file with more users is a library: its callers are not all run
 
 // PyTorch is what the analysis knows by heart: never its sources, even where they are the workspace.
@@ -73,8 +72,7 @@ ObjectId Interp::moduleScope(const std::shared_ptr<const SourceUnit>& unit) {
     return runModule(unit, scope, false);
   }
   LoadedModule& m = store_.of(unit);
-  const auto changes = workspace_.changesOthers(unit->path);
-  if (changes ? *changes : used_.size() < kMaxEager) ensureLoaded(m.scope);
+  if (workspace_.changesOthers(unit->path)) ensureLoaded(m.scope);
   use(m);
   return m.scope;
 }

@@ -250,6 +250,7 @@ class Interp {
   std::vector<LoadedModule*> used_in_order_;
   std::vector<std::shared_ptr<const SourceUnit>> kept_;      // units of programs
   std::unordered_map<const Node*, int> called_;
+  std::set<const Node*> reaches_out_;      // functions of other files that changed something that was there before their call
   struct Uncalled { Value fn; };
   std::vector<Value> functions_;           // every function defined outside a class, in order
   std::vector<Value> classes_;

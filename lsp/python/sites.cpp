@@ -163,11 +163,9 @@ void Interp::sourceOfDefault(const Node* n, const Value& v, std::string name) {
 bool Interp::usesTorch() {
   if (!uses_torch_) {
     uses_torch_ = false;
-    for (const Node& n : unit_->ast.nodes()) {
-      const bool from = n.kind == N::from_import && (n.value == "torch" || n.value.starts_with("torch."));
-      const bool plain = n.kind == N::alias && (n.value == "torch" || n.value.starts_with("torch."));
-      if (from || plain) uses_torch_ = true;
-    }
+    const auto torch = [](const Node* n) { return n->value == "torch" || n->value.starts_with("torch."); };
+    for (const Node* n : unit_->ast.imports())
+      if ((n->kind == N::from_import && torch(n)) || std::any_of(n->list.begin(), n->list.end(), torch)) uses_torch_ = true;
   }
   return *uses_torch_;
 }

@@ -20,6 +20,11 @@ struct SourceUnit {
   std::string text;
   LineIndex lines;
   Ast ast;
+  // Whether these characters are anywhere in the text; looked for once, since findings ask at each call that they see.
+  bool says(std::string_view literal) const;
+
+ private:
+  mutable std::vector<std::pair<std::string_view, bool>> said_;
 };
 
 // Fails (null and a reason) as SyntaxTree::parse does.
@@ -45,23 +50,25 @@ class Workspace {
   void lend(const std::string* path, const std::string* text, const SyntaxTree* tree) { lent_ = {path, text, tree}; }
   // Once before each analysis: files are looked at again if that was more than half a second ago.
   void begin();
+  // For one pass over many files: the disk is looked at once.
+  void trustDisk() { trusted_ = true; }
 
   // ---- who imports whom ----
   // Reads the import lines of the roots' files for at most `budget_ns`; true when all are known. Cheap once they are.
   bool index(uint64_t budget_ns);
-  // False: no file is read but those that are imported; what needs to know who imports whom is then not known.
+  // False: no file is read but those that are imported, directly or through others; who imports a file is then not known.
   void setIndexing(bool on) { indexing_ = on; }
   // How many of the roots' files have been read, and how many there are.
   std::pair<size_t, size_t> indexed() const { return {next_, listed_.size()}; }
+  bool tooMany() const { return too_many_; }                   // the roots hold more files than are read
   // The programs that use a file: files that import it, directly or through others, and that nothing imports. `between` is
   // every file on the way, the programs included. Both empty before the index is complete, and where more than `most` files
   // lie between.
   struct Users { std::vector<std::string> programs; std::set<std::string> between; };
   Users usersOf(const std::string& path, size_t most);
-  // Whether running this file, with all that it imports, changes anything outside itself; empty while not known.
-  std::optional<bool> changesOthers(const std::string& path);
-  // False: neither this text nor anything it imports from the workspace has a word that PyTorch or a device needs. Always
-  // true before the index is complete.
+  // Whether running this file, with all that it imports, changes anything outside itself.
+  bool changesOthers(const std::string& path);
+  // False: neither this text nor anything it imports from the workspace has a word that PyTorch or a device needs.
   bool mayMatter(const SourceUnit& unit);
 
   ModuleStore& modules() { return *modules_; }
@@ -74,11 +81,12 @@ class Workspace {
     std::weak_ptr<const SourceUnit> unit;
   };
   struct Status { uint64_t checked = 0; bool regular = false; int64_t stamp = 0, size = 0; };
-  struct Imports { int64_t stamp = -1, size = -1; bool words = false, settings = false; std::vector<std::string> files; };
+  struct Imports { int64_t stamp = -1, size = -1; bool words = false, settings = false; std::vector<std::string> files, setters, calls; };
   struct Walk;                                                 // of the roots' folders, between two calls of index()
   const Status& status(const std::string& path);
   bool listRoots(uint64_t until);                              // false: not yet done
   Imports importsOf(const std::string& path, std::string_view text);
+  const Imports& importsNow(const std::string& path);          // of the file as it is on the disk, read if it was not yet
 
   struct Lent { const std::string* path = nullptr; const std::string* text = nullptr; const SyntaxTree* tree = nullptr; };
   Overlay overlay_;
@@ -92,7 +100,7 @@ class Workspace {
   std::vector<std::string> listed_;
   std::shared_ptr<Walk> walk_;
   size_t next_ = 0;                                            // of listed_: read so far
-  bool complete_ = false, too_many_ = false, indexing_ = true;
+  bool complete_ = false, too_many_ = false, indexing_ = true, trusted_ = false;
   uint64_t generation_ = 1;                                    // of the disk
   uint64_t turn_ = 1;                                          // of open files: every analysis
   uint64_t begun_ = 0, listed_at_ = 0;

@@ -205,7 +205,7 @@ bool Server::indexSome(uint64_t now) {
     progress_begun_ = true;
     index_told_ = now;
   }
-  const bool too_many = !done && total == 0;
+  const bool too_many = workspace_.tooMany();
   if (!done && !too_many) return true;
   endIndex(too_many ? "more files than are read: who imports whom stays unknown" : message.c_str());
   markAllDirty();

@@ -30,6 +30,17 @@ bool indentedTooDeep(std::string_view text) {
   return false;
 }
 
+bool hasCode(std::string_view line) {
+  const size_t at = line.find_first_not_of(" \t\f");
+  return at != std::string_view::npos && line[at] != '#';
+}
+
+// The offset behind the first character of the line's code.
+uint32_t behindFirst(std::string_view text, size_t at) {
+  at = text.find_first_not_of(" \t\f", at);
+  return static_cast<uint32_t>(at) + static_cast<uint32_t>(decode(text.substr(at)).bytes);
+}
+
 }  // namespace
 
 bool SyntaxTree::readable(std::string_view text) { return text.size() <= kMaxSourceBytes && !indentedTooDeep(text); }
@@ -53,9 +64,13 @@ Result<SyntaxTree> SyntaxTree::parse(std::string_view text, const SyntaxTree* ol
 void SyntaxTree::edit(std::string_view before, const LineIndex& lines, Span removed, std::string_view inserted) {
   if (!tree_) return;
   // The core in use may reuse a node although a byte that its lexer looked ahead at has changed: the lines around an edit
-  // count as edited too.
-  const int first = std::max(0, lines.lineOf(removed.begin) - 1), last = lines.lineOf(removed.end) + 2;
-  const uint32_t begin = lines.lineStart(first);
+  // count as edited too. From the nearest line of code above, but from behind its first character: at the start of a line
+  // the tokens without width that end a block begin, and where those count as edited, the core finds the state of
+  // indentation changed for all that follows and reads the rest of the text anew.
+  int first = lines.lineOf(removed.begin) - 1;
+  while (first >= 0 && !hasCode(lines.lineText(before, first))) --first;
+  const int last = lines.lineOf(removed.end) + 2;
+  const uint32_t begin = first < 0 ? 0 : behindFirst(before, lines.lineStart(first));
   const uint32_t old_end = last < lines.lineCount() ? lines.lineStart(last) : static_cast<uint32_t>(before.size());
   std::string fresh(before.substr(begin, removed.begin - begin));
   fresh += inserted;
