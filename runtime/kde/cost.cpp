@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/kde/catalog/kernel_factors.h"
+
 namespace flagos::kde {
 namespace {
 
@@ -47,8 +49,12 @@ Cost predict(const CandidateRow& row, const Facts& f, bool queue_busy) {
   const Efficiency e = efficiency(f.family(), row.shape, d.kind);
   // fp64 at half the fp32 rate is the best case (CPUs, compute cards).
   const double peak = d.flops_f32 * (f.dtype() == DType::float64 ? 0.5 : 1);
-  c.compute_s = c.work.flops > 0 ? c.work.flops / (peak * e.compute) : 0;
+  const KernelFactor k = d.kind == dal::Kind::cpu ? kernelFactor(f.op()) : KernelFactor{};
+  const double longer = host ? k.host : k.kernel;
+  c.compute_s = c.work.flops > 0 ? longer * c.work.flops / (peak * e.compute) : 0;
+  // What makes a kernel take so much longer is its instructions, not its bytes.
   c.memory_s = c.work.bytes / (d.bandwidth_bps * e.memory);
+  if (longer > 1) c.compute_s = std::max(c.compute_s, longer * c.memory_s);
   if (host) {
     c.host_s = kHostCallSeconds + (queue_busy ? d.wait_s : 0);
     if (row.shape == Shape::fallback) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "runtime/base/json.h"
+#include "runtime/kde/catalog/kernel_factors.h"
 #include "runtime/kde/cost.h"
 #include "runtime/kde/measured.h"
 #include "runtime/dal/rates.h"
@@ -26,6 +27,26 @@ struct Cache {
   ~Cache() { ::unsetenv("FLAGOS_CACHE_DIR"); std::filesystem::remove_all(dir); }
 };
 }  // namespace
+
+TEST_CASE("kernels that take longer than their work says are predicted so, on CPU cores") {
+  CHECK(kernelFactor("aten::add.out").kernel == 1);
+  CHECK(kernelFactor("aten::index_select").host == 1);
+  CHECK(kernelFactor("aten::max_pool2d_with_indices.out").kernel == kernelFactor("aten::max_pool2d").kernel);
+  CHECK(kernelFactor("aten::max_pool2d_with_indices_backward.grad_input").kernel == 1);
+  CHECK(kernelFactor("aten::_adaptive_avg_pool2d").kernel == kernelFactor("aten::adaptive_avg_pool2d").kernel);
+  CHECK(kernelFactor("aten::pow.Tensor_Scalar_out").kernel == 1);
+  CHECK(kernelFactor("aten::pow.Tensor_Tensor_out").kernel > 1);
+  // tril reads and writes its elements: 12 times its bytes' time as a kernel, once on the host, and never on a card.
+  const Signature s = call("aten::tril.out", {arg({512, 512})});
+  const auto cpu = cpuDevice();
+  const double bytes_s = cost("opencl.index.wide", s, cpu, false).work.bytes / (cpu.bandwidth_bps * efficiency(Family::index, Shape::wide, cpu.kind).memory);
+  CHECK(cost("opencl.index.wide", s, cpu, false).seconds == Approx(12 * bytes_s + cpu.launch_s));
+  CHECK(cost("opencl.index.wide", s, cpu, false).bound == "compute");
+  CHECK(cost("host.aten", s, cpu, false).seconds == Approx(bytes_s + kHostCallSeconds));
+  const auto card = cardDevice();
+  CHECK(cost("opencl.index.tiled", s, card, false).seconds ==
+        Approx(cost("opencl.index.tiled", s, card, false).memory_s + card.launch_s));
+}
 
 TEST_CASE("work is counted from the operands") {
   struct Case { Signature s; double flops, bytes; int launches; };
