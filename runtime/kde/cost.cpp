@@ -49,7 +49,7 @@ Cost predict(const CandidateRow& row, const Facts& f, bool queue_busy) {
   const Efficiency e = efficiency(f.family(), row.shape, d.kind);
   // fp64 at half the fp32 rate is the best case (CPUs, compute cards).
   const double peak = d.flops_f32 * (f.dtype() == DType::float64 ? 0.5 : 1);
-  const KernelFactor k = d.kind == dal::Kind::cpu ? kernelFactor(f.op()) : KernelFactor{};
+  const KernelFactor k = d.kind == dal::Kind::cpu ? kernelFactor(f) : KernelFactor{};
   const double longer = host ? k.host : k.kernel;
   c.compute_s = c.work.flops > 0 ? longer * c.work.flops / (peak * e.compute) : 0;
   // What makes a kernel take so much longer is its instructions, not its bytes.

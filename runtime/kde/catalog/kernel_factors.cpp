@@ -1,5 +1,7 @@
 #include "runtime/kde/catalog/kernel_factors.h"
 
+#include "runtime/kde/families.h"
+
 namespace flagos::kde {
 namespace {
 
@@ -11,7 +13,7 @@ constexpr Row kRows[] = {
     // Interpolation, padding, unfolding: a table of places, read for every element.
     {"im2col", 100, 8}, {"col2im", 100, 8}, {"upsample_", 50, 5}, {"reflection_pad", 14, 1}, {"replication_pad", 14, 1},
     // Pooling looks at every window; so does PyTorch.
-    {"max_pool2d", 38, 38}, {"max_pool2d_with_indices_backward", 1, 1}, {"avg_pool2d", 14, 20}, {"adaptive_avg_pool2d", 4, 1},
+    {"max_pool2d", 17, 17}, {"max_pool2d_with_indices_backward", 1, 1}, {"avg_pool2d", 14, 20}, {"adaptive_avg_pool2d", 4, 1},
     // Functions of many instructions, or of branches.
     {"erfinv", 80, 3}, {"digamma", 57, 60}, {"lgamma", 9, 8}, {"pow.Tensor_Tensor", 11, 2}, {"pow.Scalar", 11, 2},
     {"binary_cross_entropy", 7, 40},
@@ -38,6 +40,18 @@ KernelFactor kernelFactor(std::string_view op) noexcept {
       length = r.op.size();
     }
   return found;
+}
+
+KernelFactor kernelFactor(const Facts& f) {
+  KernelFactor k = kernelFactor(f.op());
+  const std::string_view base = baseName(f.op());
+  if (base != "aten::max_pool2d" && base != "aten::max_pool2d_with_indices") return k;
+  const auto of = [&](Field field) { return static_cast<double>(f.number(field).value_or(1)); };
+  const double looks = of(Field::r) * of(Field::s) / (of(Field::stride) * of(Field::stride));  // at each element
+  k.host *= looks;
+  const bool vectors = of(Field::r) == 2 && of(Field::s) == 2 && of(Field::stride) == 2 && f.number(Field::padding).value_or(0) == 0;
+  k.kernel = vectors ? 1.5 : k.kernel * looks;
+  return k;
 }
 
 }  // namespace flagos::kde

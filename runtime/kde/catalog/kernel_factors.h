@@ -3,6 +3,8 @@
 #pragma once
 #include <string_view>
 
+#include "runtime/kde/facts.h"
+
 namespace flagos::kde {
 
 // Of our CPU-shaped kernel, and of PyTorch's own CPU kernel (the host route). 1 where nothing was measured.
@@ -10,5 +12,7 @@ struct KernelFactor { double kernel = 1, host = 1; };
 
 // `op` with namespace and overload ("aten::pow.Tensor_Tensor_out").
 KernelFactor kernelFactor(std::string_view op) noexcept;
+// Of a call: max pooling takes as long as its windows are large, but for the one kind that has a kernel in vectors.
+KernelFactor kernelFactor(const Facts&);
 
 }  // namespace flagos::kde

@@ -36,6 +36,14 @@ TEST_CASE("kernels that take longer than their work says are predicted so, on CP
   CHECK(kernelFactor("aten::_adaptive_avg_pool2d").kernel == kernelFactor("aten::adaptive_avg_pool2d").kernel);
   CHECK(kernelFactor("aten::pow.Tensor_Scalar_out").kernel == 1);
   CHECK(kernelFactor("aten::pow.Tensor_Tensor_out").kernel > 1);
+  const auto pool = [](int64_t window, int64_t stride, int64_t padding) {
+    const auto d = cpuDevice();
+    return kernelFactor(Facts::of(call("aten::max_pool2d_with_indices.out", {arg({8, 32, 56, 56})}, {window, window, stride, stride, padding, padding}), d));
+  };
+  CHECK(pool(2, 2, 0).kernel < 2);
+  CHECK(pool(2, 2, 0).host == 17);
+  CHECK(pool(3, 1, 1).kernel == 17 * 9);
+  CHECK(pool(3, 2, 1).kernel == Approx(17 * 9 / 4.0));
   // tril reads and writes its elements: 12 times its bytes' time as a kernel, once on the host, and never on a card.
   const Signature s = call("aten::tril.out", {arg({512, 512})});
   const auto cpu = cpuDevice();
