@@ -206,7 +206,7 @@ Value Interp::callFunction(const Value& fn, const Args& args, const Node* n, con
       bool defaulted = false;
       for (const auto& [k, d] : fn->named) if (k == name) { heap_.set(f.scope, p->name, assumedIf(!n && uncalled_, d)); defaulted = true; }
       if (defaulted) continue;
-      v = unknown("`" + name + "` of " + fname() + " gets no value here");
+      v = unknown("`" + name + "` of " + fname() + " gets no value here" + (def->decorators.empty() ? "" : "; its decorator may give one when the program runs"));
     }
     if (n) v = rename(v, line, [&] { return "argument `" + name + "` of " + fname(); });
     heap_.set(f.scope, p->name, v);
@@ -449,6 +449,16 @@ void Interp::runUncalled() {
           v = annotation.ends_with("Tensor")
                   ? tensorOn(unknown("parameter `" + name + "` of `" + std::string(fn->node->text) + "` has no call in what was read"))
                   : unknown("parameter `" + name + "` of `" + std::string(fn->node->text) + "` has no call in what was read");
+        } else if (name == "model" && is(s, V::instance) && derivesFrom(heap_.at(s->object).cls, [](const std::string& base) {
+                     return base.starts_with("transformers.") && base.ends_with("Trainer");
+                   })) {
+          // transformers calls its own methods with the model where it put it.
+          auto m = makeVal();
+          m->kind = V::instance;
+          m->object = heap_.make();
+          heap_.at(m->object).cls = external("transformers.PreTrainedModel");
+          heap_.set(m->object, "$device", runtimeValue("<args.device>", here(fn->node, "decided by transformers when the program runs")));
+          v = m;
         } else {
           v = unknown("parameter `" + name + "` of `" + std::string(fn->node->text) + "` has no default and no call in what was read");
         }

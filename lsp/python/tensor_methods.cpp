@@ -95,6 +95,7 @@ std::optional<double> Interp::moduleBytes(const Value& instance, int depth, std:
   double sum = 0;
   bool known = true;
   const auto part = [&](const Value& v, int64_t count) {
+    if (!v) return;
     if (is(v, V::instance) && isModule(v) && v->object != instance->object) {
       const auto b = moduleBytes(v, depth + 1, seen);
       if (b) sum += *b * static_cast<double>(count); else known = false;
