@@ -371,8 +371,8 @@ Value Interp::callTensor(const Value& tensor, const std::string& method, Args& a
     // Equal parts, each of known sizes.
     const Arg *count = args.at(0), *dim = args.get(1, "dim");
     const auto rank = static_cast<int64_t>(tensor->shape->size());
-    const int64_t at = !dim ? 0 : is(dim->value, V::integer) ? (dim->value->number + rank) % rank : -1;
-    if (count && is(count->value, V::integer) && count->value->number > 0 && at >= 0 && at < rank) {
+    const int64_t at = !dim ? 0 : is(dim->value, V::integer) && dim->value->number >= -rank && dim->value->number < rank ? (dim->value->number + rank) % rank : -1;
+    if (count && is(count->value, V::integer) && count->value->number > 0 && count->value->number < (int64_t{1} << 40) && at >= 0 && at < rank) {
       const int64_t whole = (*tensor->shape)[static_cast<size_t>(at)], asked = count->value->number;
       const int64_t size = method == "split" ? asked : (whole + asked - 1) / asked;
       if (size > 0 && whole % size == 0 && whole / size <= 16) {

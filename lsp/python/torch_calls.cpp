@@ -218,7 +218,7 @@ int64_t Interp::passesOf(const Value& over) const {
   const Value items = heap_.get(over->object, "$items"), times = heap_.get(over->object, "$times");
   if (!is(items, V::list)) return 0;
   int64_t all = static_cast<int64_t>(items->items.size());
-  if (times) { all = 0; for (const auto& t : times->items) all += t->number; }
+  if (times) { all = 0; for (const auto& t : times->items) if (__builtin_add_overflow(all, t->number, &all)) return 0; }
   return all;
 }
 
