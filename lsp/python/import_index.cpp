@@ -19,9 +19,9 @@ constexpr size_t kMaxPrograms = 8;
 constexpr size_t kMaxClosure = 200;
 
 // Without one of these a text can neither place anything nor be told that it does.
-constexpr std::array<std::string_view, 6> kPieces = {"torch", "cuda", ".to(", ".cpu(", "privateuse", ".device"};
+constexpr std::array<std::string_view, 5> kPieces = {"torch", ".to(", ".cpu(", "privateuse", ".device"};
 // Not inside another word: "input", "dumps".
-constexpr std::array<std::string_view, 3> kWords = {"npu", "xpu", "mps"};
+constexpr std::array<std::string_view, 4> kWords = {"cuda", "npu", "xpu", "mps"};
 
 bool wordChar(char c) { return c == '_' || c == '.' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c & 0x80); }
 

@@ -18,9 +18,9 @@ constexpr uint64_t kLongestWaitNs = 150'000'000;     // it takes, but not longer
 constexpr uint64_t kUnseenNs = 500'000'000;          // findings that are older than this are brought up to date even while the user types
 constexpr uint64_t kRefreshNs = 2'000'000'000;       // inlay refresh is global: not more often than this
 constexpr uint64_t kAfterEditNs = 1'250'000'000;     // and not while the user types
-constexpr size_t kKeptAnalyses = 16;                 // trees of the documents used last; the others are read again when asked for
+constexpr size_t kKeptAnalyses = 6;                  // trees of the documents used last; the others are read again when asked for
 constexpr size_t kAnsweredIds = 256;
-constexpr size_t kKeptModuleBytes = 512u << 10;
+constexpr size_t kKeptModuleBytes = 256u << 10;
 constexpr unsigned kTrimEvery = 16, kTrimAtOnce = 64;   // analyses
 }  // namespace
 
