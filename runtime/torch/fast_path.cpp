@@ -175,9 +175,9 @@ struct Typed<Op, general, R(A...)> {
     const uint32_t epoch = kde::epochOf(router(key.device));
     Remembered& r = slotOf(key);
     if (r.epoch == epoch && r.idle == key.signature.queue_idle && r.others == key.others && r.signature == key.signature) {
-      if constexpr (kFunctional)
-        if (r.place == Place::opencl) return onQueue(*device, r, args...);
-      return onHost(*device, *r.route, args...);
+      // The in-place form has the same signature, and finds what the functional one left.
+      if (r.place == Place::host) return onHost(*device, *r.route, args...);
+      if constexpr (kFunctional) return onQueue(*device, r, args...);
     }
     lastDecision() = {};
     auto&& out = general(args...);

@@ -73,6 +73,13 @@ def test_the_short_path_to_the_queue_gives_the_cpus_values_and_strides(shared):
     print(wrong, count())
     a = torch.rand(3, 4)
     x = a.to("npu")
+    host = lambda: sum(r["calls"] for r in torch.flagos._C.route_counts() if not r["kernel"].startswith("opencl."))
+    before = host()
+    for _ in range(3):       # the in-place form of the same call takes its own way
+        y = x * x
+        z = x.clone(); z.mul_(x)
+        if not torch.equal(y, z): print("wrong in place", y, z)
+    if host() != before: print("wrong route in place")
     for _ in range(3):       # a view, another shape or a broadcast of the same operator is not the remembered call
         for f in (lambda t: t * t, lambda t: t[:, 1:] * t[:, 1:], lambda t: t.t() * t.t(), lambda t: t * t[0], lambda t: t * 2, lambda t: t * 3.5, lambda t: t * 2):
             got, expected = f(x), f(a)
