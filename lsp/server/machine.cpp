@@ -29,30 +29,6 @@ Machine machineOf(std::vector<std::string> devices) {
   return m;
 }
 
-namespace {
-
-// The whole name of a model, or a part that only one has ("7900 XTX").
-Result<dal::DeviceDescription> describe(const std::string& name) {
-  auto exact = dal::describeModel(name);
-  if (exact || name.empty()) return exact;
-  const auto lower = [](std::string s) {
-    for (char& c : s) if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    return s;
-  };
-  std::vector<std::string> names;
-  for (const auto& m : dal::database().models()) {
-    if (lower(m.name).find(lower(name)) == std::string::npos) continue;
-    if (std::find(names.begin(), names.end(), m.name) == names.end()) names.push_back(m.name);
-  }
-  if (names.size() == 1) return dal::describeModel(names[0]);
-  if (names.empty()) return exact;
-  std::string all;
-  for (const auto& n : names) all += (all.empty() ? "" : ", ") + n;
-  return fail("several models are named like '" + name + "': " + all, "Write the whole name");
-}
-
-}  // namespace
-
 Result<Machine> machineFrom(const std::vector<std::string>& entries) {
   Machine m = machineOf({});
   for (const auto& e : entries) {
@@ -61,7 +37,7 @@ Result<Machine> machineFrom(const std::vector<std::string>& entries) {
     if (!isDeviceString(device)) return fail("`" + device + "` is no device; write for example npu:0,npu:1 or none");
     m.devices.push_back(device);
     if (equals == std::string::npos) continue;
-    auto description = describe(e.substr(equals + 1));
+    auto description = dal::describeModel(e.substr(equals + 1));
     if (!description) return description.error();
     std::string rates = dal::modelRates(description->name);
     MachineDevice& detail = m.details[device];

@@ -78,16 +78,20 @@ struct Target { dal::DeviceDescription description; std::string name, identity; 
 
 Result<Target> target(const std::string& device) {
   const std::string prefix = setting("FLAGOS_DEVICE_NAME").value_or("npu");
-  if (device.rfind("fingerprint:", 0) == 0) {
-    auto d = dal::describeModel(device.substr(12));
+  const auto model = [](const std::string& name) -> Result<Target> {
+    auto d = dal::describeModel(name);
     if (!d) return d.error();
-    return Target{*d, device, "", 0, dal::modelRates(device.substr(12))};
-  }
+    return Target{*d, "fingerprint:" + d->name, "", 0, dal::modelRates(name)};
+  };
+  if (device.rfind("fingerprint:", 0) == 0) return model(device.substr(12));
   int index = 0;
   std::string_view rest = device;
   if (rest.substr(0, prefix.size()) == prefix) rest.remove_prefix(prefix.size());
   else if (rest.substr(0, 3) == "npu") rest.remove_prefix(3);
-  else if (!rest.empty()) return fail("'" + device + "' is no device", "Write --device " + prefix + ":0 or --device \"fingerprint:<model>\"");
+  else if (!rest.empty()) {
+    if (auto named = model(device)) return named;
+    return fail("'" + device + "' is no device", "Write --device " + prefix + ":0 or --device \"fingerprint:<model>\"");
+  }
   if (!rest.empty()) {
     const auto r = std::from_chars(rest.data() + 1, rest.data() + rest.size(), index);
     if (rest[0] != ':' || rest.size() < 2 || r.ec != std::errc() || r.ptr != rest.data() + rest.size() || index < 0)
@@ -218,7 +222,7 @@ Run setupExplain(CLI::App& app) {
   app.add_option("--dtype", o->query.dtype, "one for all operands, or one per operand (default float32)");
   app.add_option("--layout", o->query.layout, "contiguous (default), channels_last, strided or overlapping");
   app.add_option("--scalars", o->query.scalars, "for example \"stride=2 padding=1\"");
-  app.add_option("--device", o->device, "npu:N of this machine (default npu:0), or fingerprint:<model>");
+  app.add_option("--device", o->device, "npu:N of this machine (default npu:0), or a model: fingerprint:<name>, or a part of it");
   app.add_option("--rules", o->rules, "the user's rule file instead of FLAGOS_RULES");
   app.add_option("--why-not", o->why_not, "say why this candidate was not chosen");
   app.add_option("--at", o->at, "FILE:LINE of a running process instead of an operator");

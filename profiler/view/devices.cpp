@@ -6,6 +6,7 @@ Table devicesScreen(const std::vector<telemetry::ProcessRow>& processes) {
   Table t;
   t.columns = {{"PID", true, "process the values come from"},
                {"Device", false, ""},
+               {"State", false, "live, or ended: its last values are shown"},
                {"Name", false, "the driver's own name, or the matched model"},
                {"Allocated", true, "bytes held by tensors of the process"},
                {"Peak", true, "most bytes held at once"},
@@ -16,7 +17,7 @@ Table devicesScreen(const std::vector<telemetry::ProcessRow>& processes) {
   t.note = "No running process uses a device. Start one, for example: python examples/train_digits.py";
   for (const auto& p : processes)
     for (const auto& d : p.devices)
-      t.rows.push_back({{countCell(static_cast<uint64_t>(p.pid)), textCell(d.device), textCell(d.name), metricCell(d.allocated),
+      t.rows.push_back({{countCell(static_cast<uint64_t>(p.pid)), textCell(d.device), textCell(p.state), textCell(d.name), metricCell(d.allocated),
                          metricCell(d.allocated_peak), metricCell(d.reserved), metricCell(d.total), metricCell(d.free),
                          metricCell(d.utilisation)},
                         {}, 0});

@@ -47,6 +47,12 @@ Result<void> makeDirs(const std::string& path) {
 
 Result<std::string> makeRuntimeDir() {
   const std::string dir = runtimeDir();
+  if (dir[0] != '/') {
+    Error e = fail("is not a path from the root");
+    e.where = dir;
+    e.todo = "Set FLAGOS_RUNTIME_DIR to the whole path of a folder of your own";
+    return e;
+  }
   if (auto made = makeDirs(dir); !made) return made.error();
   struct stat s;
   Error e;
@@ -55,7 +61,14 @@ Result<std::string> makeRuntimeDir() {
   if (::lstat(dir.c_str(), &s) != 0) { e.what = std::strerror(errno); return e; }
   if (!S_ISDIR(s.st_mode)) { e.what = "is a link, not a folder"; return e; }
   if (s.st_uid != ::getuid()) { e.what = "belongs to another user"; return e; }
-  if ((s.st_mode & 077) != 0 && ::chmod(dir.c_str(), 0700) != 0) { e.what = "is open to other users"; return e; }
+  if ((s.st_mode & 077) == 0) return dir;
+  // A folder that somebody named may have other uses: it is theirs to close. The default one has our name.
+  if (setting("FLAGOS_RUNTIME_DIR")) {
+    e.what = "is open to other users, and would show them your processes";
+    e.todo = "Close it (chmod 700), or set FLAGOS_RUNTIME_DIR to a folder of your own";
+    return e;
+  }
+  if (::chmod(dir.c_str(), 0700) != 0) { e.what = "is open to other users"; return e; }
   return dir;
 }
 

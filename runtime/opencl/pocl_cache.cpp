@@ -4,12 +4,15 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "runtime/base/paths.h"
@@ -34,17 +37,60 @@ bool whole(const std::string& path) {
   return h.e_shoff <= size && table <= size - h.e_shoff;
 }
 
-// PoCL aborts the process over a kernel file that was cut short (a full disk, a power cut); without the file it
+// Bitcode (LLVM's "Bitcode File Format"): a magic number, then blocks. Each begins with a word whose low two bits are 1,
+// and the block's length in words; the last ends with the file.
+bool wholeBitcode(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  struct stat st{};
+  uint32_t magic = 0, head[2];
+  bool good = ::fstat(fd, &st) == 0 && ::pread(fd, &magic, sizeof magic, 0) == sizeof magic && magic == 0xdec04342u;
+  int64_t at = 4;
+  while (good && at < st.st_size) {
+    good = ::pread(fd, head, sizeof head, at) == sizeof head && (head[0] & 3) == 1;
+    at += 8 + int64_t{4} * head[1];
+  }
+  ::close(fd);
+  return good && at == st.st_size && at > 4;
+}
+
+// PoCL aborts the process over a file of its cache that was cut short (a full disk, a power cut); without the file it
 // compiles again. About a millisecond for a hundred kernels.
 void removeBroken(const std::string& dir) {
   namespace fs = std::filesystem;
   std::error_code ec;
   for (fs::recursive_directory_iterator it(dir, fs::directory_options::skip_permission_denied, ec), end;
        !ec && it != end; it.increment(ec)) {
-    if (it->path().extension() != ".so" || whole(it->path().string())) continue;
+    const auto kind = it->path().extension();
+    if (kind == ".so" ? whole(it->path().string()) : kind == ".bc" ? wholeBitcode(it->path().string()) : true) continue;
     std::error_code ignored;
     fs::remove(it->path(), ignored);
   }
+}
+
+// Compilers of drivers end the process where a file of theirs cannot be written. A program's compiled files take less than
+// this; a first training step about 20 MiB.
+constexpr uint64_t kRoom = uint64_t{48} << 20;
+std::optional<uint64_t> roomAt(const std::string& dir) {
+  struct statvfs v{};
+  if (::statvfs(dir.c_str(), &v) != 0) return std::nullopt;
+  return uint64_t{v.f_bavail} * v.f_frsize;
+}
+
+// Where the driver's files go: the cache folder, or, where that is full, a folder of this user's for temporary files.
+std::string baseFolder() {
+  const std::string usual = cacheDir() + "/pocl";
+  if (!makeDirs(cacheDir())) return usual;
+  const auto room = roomAt(cacheDir());
+  if (!room || *room >= kRoom) return usual;
+  const char* given = std::getenv("TMPDIR");
+  const std::string temporary = (given && *given ? given : "/tmp") + std::string("/flagos-") + std::to_string(::getuid()) + "-pocl";
+  const bool there = makeDirs(temporary) && roomAt(temporary).value_or(0) >= kRoom;
+  const std::string left = std::to_string(*room >> 20) + " MiB are left in " + cacheDir();
+  std::fprintf(stderr, "flagos: only %s; %s.\n", left.c_str(),
+               there ? ("kernels are compiled in " + temporary + ", and compiled again by the next process").c_str()
+                     : "compiling kernels may fail. Make room, or set FLAGOS_CACHE_DIR to a folder that has some");
+  return there ? temporary : usual;
 }
 
 void choose() {
@@ -52,7 +98,7 @@ void choose() {
   const char* mark = std::getenv(kMark);
   if (given && *given && !mark) return;
   if (mark && std::string(mark) == std::to_string(::getpid())) return;
-  const std::string base = cacheDir() + "/pocl";
+  const std::string base = baseFolder();
   for (int i = 0; i < kFolders; ++i) {
     const std::string dir = base + "/" + std::to_string(i);
     if (!makeDirs(dir)) return;

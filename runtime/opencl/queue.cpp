@@ -20,9 +20,13 @@ constexpr uint64_t kFlushEvery = 16;
 constexpr size_t kHostCopy = size_t{64} << 10;
 constexpr size_t kSmall = 2;  // work-items: a wide kernel gives each thousands of elements
 
+std::atomic<SiteText> site_text{nullptr};
+
 size_t items(const Range& r) { return r.global[0] * (r.dims > 1 ? r.global[1] : 1) * (r.dims > 2 ? r.global[2] : 1); }
 
 }  // namespace
+
+void setSiteText(SiteText text) noexcept { site_text.store(text, std::memory_order_release); }
 
 LaunchTag& currentTag() noexcept {
   thread_local LaunchTag tag;
@@ -199,7 +203,7 @@ Result<void> QueueImpl::launch(const Kernel& kernel, const Range& range, const A
     for (size_t i = 0; i < count; ++i) {
       const Arg& a = args[i];
       if (fault_buffer_ && !a.data && a.bytes == sizeof(cl_mem) && std::memcmp(a.inline_, &fault_buffer_, sizeof(cl_mem)) == 0)
-        fault_ticket_.store(submitted_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+        lendFault();
       const void* value = a.is_local ? nullptr : a.data ? a.data : a.inline_;
       const cl_int status = clSetKernelArg(kernel.handle, static_cast<cl_uint>(i), a.bytes, value);
       if (status != CL_SUCCESS)
@@ -358,12 +362,35 @@ Result<cl_mem> QueueImpl::faultRecord() noexcept {
   return fault_buffer_;
 }
 
+void QueueImpl::lendFault() {
+  fault_ticket_.store(submitted_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  const uint32_t site = currentTag().site;
+  const auto end = fault_sites_.begin() + static_cast<std::ptrdiff_t>(std::min(fault_lent_, fault_sites_.size()));
+  if (std::find(fault_sites_.begin(), end, site) != end) return;
+  if (fault_lent_ < fault_sites_.size()) fault_sites_[fault_lent_] = site;
+  ++fault_lent_;
+}
+
+std::string QueueImpl::faultAsked() const {
+  const SiteText text = site_text.load(std::memory_order_acquire);
+  if (!text || !fault_lent_ || fault_lent_ > fault_sites_.size()) return {};
+  std::string all;
+  for (size_t i = 0; i < fault_lent_; ++i) {
+    const std::string one = text(fault_sites_[i]);
+    if (one.empty()) return {};
+    all += (i ? " or " : ", asked for by ") + one;
+  }
+  return all;
+}
+
 void QueueImpl::readFault() {
   const uint64_t lent = fault_ticket_.load(std::memory_order_relaxed);
   if (!lent || !knownDone(lent)) return;   // lent again meanwhile
   fault_ticket_.store(0, std::memory_order_release);
   if (!shared_ && clEnqueueReadBuffer(queue_, fault_buffer_, CL_TRUE, 0, sizeof fault_, &fault_, 0, nullptr, nullptr) != CL_SUCCESS) return;
   const FaultRecord found = fault_;
+  const std::string asked = found.taken ? faultAsked() : std::string();
+  fault_lent_ = 0;
   if (!found.taken) return;
   fault_ = {};
   if (!shared_) clEnqueueWriteBuffer(queue_, fault_buffer_, CL_TRUE, 0, sizeof fault_, &fault_, 0, nullptr, nullptr);
@@ -372,7 +399,7 @@ void QueueImpl::readFault() {
   const std::string where = found.size < 0 ? what  // no index: a sentence of its own
                                            : what + ": index " + std::to_string(found.index) + " is out of bounds for a dimension of size " +
                                                  std::to_string(found.size);
-  failed_ = fail(where + " (found by a kernel on " + about() + "; this is the first wait since)",
+  failed_ = fail(where + asked + " (found by a kernel on " + about() + "; this is the first wait since)",
                  "the results since that call are not usable");
   failed_flag_.store(true, std::memory_order_release);
 }

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <initializer_list>
+#include <string>
 #include <string_view>
 
 #include "runtime/base/result.h"
@@ -81,6 +82,10 @@ class Queue {
   // Later work here starts only after `ticket` of `other` is done (streams).
   virtual Result<void> waitFor(Queue& other, uint64_t ticket) noexcept = 0;
 };
+
+// Names a LaunchTag's site in messages ("train.py:12"; "" = not known). Set once by the glue; any thread, must not take the GIL.
+using SiteText = std::string (*)(uint32_t site);
+void setSiteText(SiteText text) noexcept;
 
 enum class Command : uint8_t { kernel, copy, fill };
 

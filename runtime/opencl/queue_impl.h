@@ -80,6 +80,8 @@ class QueueImpl final : public Queue {
   static ShapeUse useShape(const Kernel& kernel, const Range& range);
   Result<void> waitDone(uint64_t ticket) noexcept;
   Result<void> takeFailure();
+  void lendFault();                      // to the launch that comes next, under mutex_
+  std::string faultAsked() const;        // ", asked for by train.py:12"
   void readFault();                      // under mutex_, when the launch it was lent to is done
   Entry& at(uint64_t ticket) noexcept { return ring_[ticket % kRing]; }
   char* hostPointer(cl_mem mem) const noexcept;
@@ -101,6 +103,8 @@ class QueueImpl final : public Queue {
   struct FaultRecord { int64_t taken, index, size, name; };
   alignas(128) FaultRecord fault_{};     // the record itself where host and device share memory
   cl_mem fault_buffer_ = nullptr;
+  std::array<uint32_t, 3> fault_sites_{};   // whose launches it was lent to since it was read; more than fit are not named
+  size_t fault_lent_ = 0;
   std::atomic<uint64_t> fault_ticket_{0};   // the last launch it was lent to; 0 = none since it was read
   std::array<Entry, kRing> ring_{};      // tickets done_+1 .. submitted_
 };

@@ -153,8 +153,8 @@ void refuseDtype(const c10::Error& error, std::string_view op, std::span<const a
 
 void refuseResult(const at::Tensor& result, std::string_view op, int device) {
   const char* kind = kindOf(result);
-  TORCH_CHECK_NOT_IMPLEMENTED(!kind, op, " on npu:", device, " would give a ", kind, " tensor, and npu tensors are dense; call "
-                              ".cpu() before it.");
+  const char* way = op.find("backward") == op.npos ? "call .cpu() before it." : "make the layer with sparse=False.";
+  TORCH_CHECK_NOT_IMPLEMENTED(!kind, op, " on npu:", device, " would give a ", kind, " tensor, and npu tensors are dense; ", way);
 }
 
 void installRefusals() {

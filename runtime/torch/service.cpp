@@ -200,6 +200,11 @@ void startService() noexcept {
   owner = getpid();
   mou::setPoolObserver({&telemetry::countAlloc, &telemetry::countFree});
   ocl::setTimingSink(&onTiming);
+  ocl::setSiteText([](uint32_t id) -> std::string {
+    const telemetry::Site* s = telemetry::site(id);
+    if (s && s->backward_of) s = telemetry::site(s->backward_of);
+    return s ? s->file + ":" + std::to_string(s->line) : std::string();
+  });
   try {
     telemetry::ServerHooks hooks;
     hooks.script = script_path;

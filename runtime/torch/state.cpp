@@ -59,6 +59,8 @@ int deviceCount() noexcept {
 }
 
 int checkedIndex(c10::DeviceIndex index) {
+  // PyTorch keeps an index in eight bits: 128 to 255 arrive as negative ones.
+  TORCH_CHECK(index >= -1, "this npu device does not exist: its index is over 127, and this machine has ", deviceCount(), " of them");
   if (index < 0) return tls_device;
   TORCH_CHECK(index < deviceCount(), noSuchDevice(index));
   return index;

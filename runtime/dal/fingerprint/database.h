@@ -59,8 +59,8 @@ std::string_view builtinText(std::string_view name) noexcept;
 inline constexpr double kAssumedLaunchSeconds = 10e-6;   // public measurements: 3 us (CUDA) to 50 us (slow drivers)
 inline constexpr double kAssumedLinkShare = 0.8;         // of the link's payload rate, from pinned memory
 
-// A description for planning without the device: nominal figures, rates_source "table". The error names the nearest
-// models.
+// A description for planning without the device: nominal figures, rates_source "table". `model` is a whole name, or a part
+// of one that no other model has ("7900 XTX"), in any case of letters. The error names the nearest models.
 Result<DeviceDescription> describeModel(std::string_view model);
 // Where the rates of describeModel come from and what is assumed: "960 GB/s (A), 61.4 TFLOP/s fp32 of its vector units
 // (A, ...); assumed: ..."; "" for a model that is not in the table.

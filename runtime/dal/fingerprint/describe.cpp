@@ -18,18 +18,40 @@ double linkRate(const std::string& link) {
   return transfers[generation - 1] * width / 8 * (generation < 3 ? 0.8 : 128.0 / 130.0);
 }
 
+std::string lower(std::string_view s) {
+  std::string out(s);
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return out;
+}
+
+// By the whole name, or by a part that only one model has ("7900 XTX").
+Result<const Model*> modelNamed(std::string_view name) {
+  const Database& db = database();
+  if (const Model* m = db.byName(name)) return m;
+  std::vector<std::string> names, like;
+  for (const Model& m : db.models()) {
+    names.push_back(m.name);
+    const bool part = !name.empty() && lower(m.name).find(lower(name)) != std::string::npos;
+    if (part && std::find(like.begin(), like.end(), m.name) == like.end()) like.push_back(m.name);
+  }
+  if (like.size() == 1) return db.byName(like[0]);
+  if (!like.empty()) {
+    std::string all;
+    for (const auto& n : like) all += (all.empty() ? "" : ", ") + n;
+    return fail("several models are named like '" + std::string(name) + "': " + all, "Write the whole name");
+  }
+  const std::string near = nearest(name, names);
+  return fail("no device model \"" + std::string(name) + "\" in the fingerprint table",
+              near.empty() ? "Names are those of `flagos fingerprints list`" : "Did you mean \"" + near + "\"?");
+}
+
 }  // namespace
 
 Result<DeviceDescription> describeModel(std::string_view model) {
-  const Database& db = database();
-  const Model* m = db.byName(model);
-  if (!m) {
-    std::vector<std::string> names;
-    for (const Model& x : db.models()) names.push_back(x.name);
-    const std::string near = nearest(model, names);
-    return fail("no device model \"" + std::string(model) + "\" in the fingerprint table",
-                near.empty() ? "Names are those of `flagos fingerprints list`" : "Did you mean \"" + near + "\"?");
-  }
+  const auto named = modelNamed(model);
+  if (!named) return named.error();
+  const Model* m = *named;
   DeviceDescription d;
   d.name = m->name;
   d.vendor = m->vendor_name;
@@ -47,8 +69,9 @@ Result<DeviceDescription> describeModel(std::string_view model) {
 }
 
 std::string modelRates(std::string_view model) {
-  const Model* m = database().byName(model);
-  if (!m) return {};
+  const auto named = modelNamed(model);
+  if (!named) return {};
+  const Model* m = *named;
   const auto rated = [](double value, const char* unit, char confidence, const std::string& source) {
     char number[32];
     std::snprintf(number, sizeof number, "%g", value);

@@ -4,6 +4,8 @@ Functions that only ask (``is_available``, ``device_count``, ``get_device_name``
 may still fork afterwards. ``is_available`` never raises.
 """
 
+import os
+
 import torch
 
 import flagos._C as _C
@@ -73,8 +75,10 @@ def init():
 def _lazy_init():
     """Devices open themselves at first use; this only says clearly when there is none."""
     if _C.device_count() == 0:
+        chosen = os.environ.get("FLAGOS_VISIBLE_DEVICES")
+        hidden = f" FLAGOS_VISIBLE_DEVICES={chosen} may hide it." if chosen is not None else ""
         raise RuntimeError(
-            f"{_name}: no usable device was found. `flagos doctor` says what was looked for and what to install."
+            f"{_name}: no usable device was found.{hidden} `flagos doctor` says what was looked for and what to install."
         )
 
 

@@ -49,7 +49,8 @@ def test_settings_with_values_and_warnings(flagos, site):
 
 @pytest.mark.parametrize("name, value, words", [
     ("FLAGOS_MEMORY_LIMIT", "lots", ["FLAGOS_MEMORY_LIMIT=lots", "8G"]),
-    ("FLAGOS_MEMORY_LIMIT", "1e300", ["not a number of bytes"]),
+    ("FLAGOS_MEMORY_LIMIT", "1e300", ["more than any device has"]),
+    ("FLAGOS_MEMORY_LIMIT", "0", ["no memory at all"]),
     ("FLAGOS_VISIBLE_DEVICES", "0,9", ["'9' names no device", "index 0"]),
     ("FLAGOS_VISIBLE_DEVICES", "0000:ff:00.0", ["'0000:ff:00.0' names no device"]),
     ("FLAGOS_TELEMETRY_TCP", "70000", ["no port"]),

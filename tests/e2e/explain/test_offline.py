@@ -55,6 +55,8 @@ def test_user_rules_come_from_the_environment_and_from_the_home_folder(flagos, r
 def test_a_card_of_the_table_needs_no_device(flagos):
     doc = flagos.json(*mm(1024, "--device", "fingerprint:GeForce RTX 4090"))
     assert doc["device"] == "fingerprint:GeForce RTX 4090"
+    for short in ("fingerprint:rtx 4090 d", "RTX 4090 D"):   # a part of one name alone
+        assert flagos.json(*mm(1024, "--device", short))["device"] == "fingerprint:GeForce RTX 4090 D"
     assert doc["device_description"]["kind"] == "discrete"
     assert doc["chosen"] == "opencl.gemm.tiled"
     chosen = [s for s in doc["steps"] if s["verdict"] == "chosen"][0]

@@ -121,6 +121,16 @@ TEST_CASE("files are replaced whole, and the runtime folder is private") {
   CHECK(*readFile(dir + "/f") == "two");
   ::setenv("FLAGOS_RUNTIME_DIR", (dir + "/run").c_str(), 1);
   auto made = makeRuntimeDir();
+  ::chmod((dir + "/run").c_str(), 0755);   // somebody's folder is refused, never changed
+  const auto open = makeRuntimeDir();
+  REQUIRE_FALSE(open.ok());
+  CHECK(open.error().text().find("is open to other users") != std::string::npos);
+  struct stat st {};
+  REQUIRE(::stat((dir + "/run").c_str(), &st) == 0);
+  CHECK((st.st_mode & 0777) == 0755);
+  ::setenv("FLAGOS_RUNTIME_DIR", "rel", 1);
+  REQUIRE_FALSE(makeRuntimeDir().ok());
+  CHECK_FALSE(std::filesystem::exists("rel"));
   ::unsetenv("FLAGOS_RUNTIME_DIR");
   REQUIRE(made);
   CHECK(*made == dir + "/run");

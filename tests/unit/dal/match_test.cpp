@@ -154,7 +154,14 @@ TEST_CASE("a model is described for planning, with nominal figures only where th
   REQUIRE(unlisted);
   CHECK(unlisted->flops_f32 == 0);
   CHECK_THAT(dal::modelRates("Radeon RX 7900 GRE / 7900M"), Catch::Contains("fp32 rate not in the table"));
-  const auto wrong = dal::describeModel("GeForce RTX 409");
+  const auto part = dal::describeModel("rx 7900 xtx");
+  REQUIRE(part);
+  CHECK(part->name == "Radeon RX 7900 XTX");
+  CHECK(dal::modelRates("rx 7900 xtx") == dal::modelRates("Radeon RX 7900 XTX"));
+  const auto several = dal::describeModel("RTX 40");
+  REQUIRE_FALSE(several);
+  CHECK_THAT(several.error().what, Catch::Contains("several models") && Catch::Contains("GeForce RTX 4090"));
+  const auto wrong = dal::describeModel("GeForce RTX 4O90");
   REQUIRE_FALSE(wrong);
   CHECK_THAT(wrong.error().todo, Catch::Contains("GeForce RTX 4090"));
 }

@@ -83,11 +83,19 @@ TEST_CASE("kernel files that were cut short are removed before the driver sees t
   fs::resize_file(folder / "head.so", 40);
   std::ofstream(folder / "empty.so").close();
   std::ofstream(folder / "noise.so") << std::string(300, '\xa7');
-  std::ofstream(folder / "program.bc") << "BC";
+  const auto word = [](uint32_t v) { return std::string(reinterpret_cast<const char*>(&v), 4); };
+  const std::string bitcode = "BC\xc0\xde" + word(1 | 13 << 2) + word(2) + std::string(8, 'x') + word(1 | 8 << 2) + word(1) + std::string(4, 'y');
+  std::ofstream(folder / "program.bc", std::ios::binary) << bitcode;
+  std::ofstream(folder / "cut.bc", std::ios::binary) << bitcode.substr(0, bitcode.size() - 1);
+  std::ofstream(folder / "half.bc", std::ios::binary) << bitcode.substr(0, 20);   // up to the next block
+  std::ofstream(folder / "longer.bc", std::ios::binary) << bitcode + "xyzw";
+  std::ofstream(folder / "magic.bc") << "BC";
+  std::ofstream(folder / "empty.bc").close();
   CHECK(chosenBy(cache, nullptr, 0, nullptr) == cache + "/pocl/0");
   std::vector<std::string> left;
   for (const auto& e : fs::directory_iterator(folder)) left.push_back(e.path().filename().string());
   std::sort(left.begin(), left.end());
-  CHECK(left == std::vector<std::string>{"program.bc", "whole.so"});
+  // A file that ends where a block ends cannot be told from a whole one.
+  CHECK(left == std::vector<std::string>{"half.bc", "program.bc", "whole.so"});
   fs::remove_all(cache);
 }
