@@ -400,7 +400,7 @@ void QueueImpl::readFault() {
                                            : what + ": index " + std::to_string(found.index) + " is out of bounds for a dimension of size " +
                                                  std::to_string(found.size);
   failed_ = fail(where + asked + " (found by a kernel on " + about() + "; this is the first wait since)",
-                 "the results since that call are not usable");
+                 "The results since that call are not usable");
   failed_flag_.store(true, std::memory_order_release);
 }
 

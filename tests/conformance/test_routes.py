@@ -76,6 +76,30 @@ def test_a_kernel_that_meets_a_bad_index_fails_the_next_wait_and_names_it(shared
     assert out == "True True\n" * 15, out
 
 
+def test_a_kernel_s_bad_index_names_the_lines_that_may_have_asked(tmp_path):
+    script = tmp_path / "asks.py"
+    script.write_text("""import torch
+a, bad, fine = torch.arange(4, device="npu"), torch.tensor([9], device="npu"), torch.tensor([1], device="npu")
+b = a[bad]
+c = a * 2
+try:
+    torch.npu.synchronize()
+except RuntimeError as error:
+    print(error)
+b, c = a.take(bad), a.take(fine)
+d = a.gather(0, bad)
+try:
+    torch.npu.synchronize()
+except RuntimeError as error:
+    print(error)
+""")
+    out = good(f"import runpy; runpy.run_path({str(script)!r})", FLAGOS_ROUTE="opencl", FLAGOS_FALLBACK="forbid").splitlines()
+    told = [line for line in out if "out of bounds" in line]
+    assert len(told) == 2, out
+    assert f"asked for by {script}:3 (found by a kernel on npu:0" in told[0]
+    assert f"asked for by {script}:9 or {script}:10 (found" in told[1]
+
+
 @pytest.mark.parametrize("shared", ["1", "0"])
 def test_binary_cross_entropy_refuses_what_is_no_probability(shared):
     out = good("""
