@@ -374,11 +374,12 @@ void QueueImpl::lendFault() {
 std::string QueueImpl::faultAsked() const {
   const SiteText text = site_text.load(std::memory_order_acquire);
   if (!text || !fault_lent_ || fault_lent_ > fault_sites_.size()) return {};
-  std::string all;
+  std::string all, last;
   for (size_t i = 0; i < fault_lent_; ++i) {
     const std::string one = text(fault_sites_[i]);
     if (one.empty()) return {};
-    all += (i ? " or " : ", asked for by ") + one;
+    if (one != last) all += (i ? " or " : ", asked for by ") + one;  // one line may make several calls
+    last = one;
   }
   return all;
 }
