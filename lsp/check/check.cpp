@@ -74,6 +74,21 @@ const char* notPython(const std::string& text) {
   return nullptr;
 }
 
+std::optional<Broken> brokenIn(const SourceUnit& unit, const Notebook* notebook) {
+  const auto [begin, end] = unit.ast.broken();
+  if (begin == end) return std::nullopt;
+  const uint32_t size = static_cast<uint32_t>(unit.text.size());
+  const Position from = unit.lines.position(unit.text, std::min(begin, size), Encoding::utf8);
+  Broken b{from.line + 1, from.character + 1, unit.lines.lineOf(std::min(end > begin ? end - 1 : begin, size)) + 1, -1};
+  if (!notebook) return b;
+  const auto first = notebook->lineAt(b.line), last = notebook->lineAt(b.last);
+  if (!first.cell) return b;
+  b.cell = notebook->number(*first.cell);
+  b.line = first.line;
+  b.last = last.cell == first.cell ? last.line : first.line;
+  return b;
+}
+
 }  // namespace
 
 int runCheck(const CheckOptions& options) {
@@ -165,6 +180,7 @@ int runCheck(const CheckOptions& options) {
         f.skipped = why;
       } else {
         f.analysis = analyse(unit, workspace, analysis);
+        f.broken = brokenIn(*unit, f.notebook.get());
         if (f.notebook) sayCells(f.analysis, *f.notebook);
         if (process) {
           f.live = joinDocument(f.analysis, *raw, *process, ran_as, nullptr);
@@ -188,6 +204,12 @@ int runCheck(const CheckOptions& options) {
   if (!attach_problem.empty()) std::fprintf(stderr, "flagos-lsp: %s\n", attach_problem.c_str());
   if (paths.size() == 1 && skipped == 1) {
     std::fprintf(stderr, "flagos-lsp: %s: %s\n", files[0].path.c_str(), files[0].skipped.c_str());
+    return static_cast<int>(Exit::broken_input);
+  }
+  // A path that is not there is a wrong name, whatever else was checked.
+  if (!missing.empty()) {
+    for (const auto& f : files)
+      if (std::find(missing.begin(), missing.end(), f.path) != missing.end()) std::fprintf(stderr, "flagos-lsp: %s: %s\n", f.path.c_str(), f.skipped.c_str());
     return static_cast<int>(Exit::broken_input);
   }
   if (!attach_problem.empty()) return static_cast<int>(Exit::no_device);

@@ -130,6 +130,10 @@ Json reportJson(const std::vector<FileReport>& files, const CheckOptions& option
     j["findings"] = findings;
     if (f.analysis.predicted) j["predicted"] = predictedJson(*f.analysis.predicted);
     if (f.analysis.gave_up) j["incomplete"] = f.analysis.gave_up_why;
+    if (f.broken) {
+      j["syntax_error"] = {{"line", f.broken->line}, {"column", f.broken->column}, {"last_line", f.broken->last}, {"message", brokenText(*f.broken)}};
+      if (f.broken->cell >= 0) j["syntax_error"]["cell"] = f.broken->cell;
+    }
     if (f.live) {
       Json measured = Json::array(), gone = Json::array();
       for (const auto& m : f.live->also) {

@@ -1,7 +1,9 @@
 // Predictions in `--check`: for people and as JSON.
+#include <algorithm>
 #include <map>
 
 #include "lsp/check/report.h"
+#include "lsp/features/phrases.h"
 
 namespace flagos::lsp {
 namespace {
@@ -29,6 +31,7 @@ std::vector<DeviceNeed> total(const std::vector<FileReport>& files) {
       it->second.bytes += n.bytes;
       it->second.sites += n.sites;
       it->second.unknown += n.unknown;
+      it->second.largest = std::max(it->second.largest, n.largest);
       it->second.assumed = it->second.assumed || n.assumed;
     }
   }
@@ -49,7 +52,7 @@ Json predictedJson(const Predicted& p) {
     functions.push_back({{"name", f.name}, {"line", f.first_line},
                          {"seconds", f.calls ? toJson(Metric::of(f.seconds, "s", "predicted", std::nullopt)) : toJson(Metric::missing("s", "no call in it has known sizes and a described device"))},
                          {"calls", f.calls}, {"unknown_calls", f.unknown}, {"open_loops", f.open},
-                         {"bottleneck", f.bottleneck_line ? Json({{"line", f.bottleneck_line}, {"share", f.bottleneck_share}, {"bound", orNull(f.bound)}}) : Json(nullptr)}});
+                         {"bottleneck", f.bottleneck_line ? Json({{"line", f.bottleneck_line}, {"share", f.bottleneck_share}, {"bound", orNull(f.bound)}, {"of_known_only", f.unknown > 0}}) : Json(nullptr)}});
   }
   return {{"lines", lines}, {"functions", functions}, {"assumptions", kAssumptions}};
 }
@@ -78,7 +81,7 @@ std::string functionsText(const FileReport& f) {
   if (!f.analysis.predicted) return out;
   for (const auto& fn : f.analysis.predicted->functions) {
     if (!fn.calls || fn.seconds <= 0) continue;
-    out += f.path + ":" + std::to_string(fn.first_line) + ": " + functionText(fn) + "\n";
+    out += f.path + ":" + std::to_string(fn.first_line) + ": " + functionLine(f.analysis, f.live ? &*f.live : nullptr, fn) + "\n";
   }
   return out;
 }

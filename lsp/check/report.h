@@ -14,9 +14,13 @@
 
 namespace flagos::lsp {
 
+// The first part of a file that does not parse: the rest is read, but not all of it.
+struct Broken { int line = 0, column = 0, last = 0, cell = -1; };   // 1-based; the cell 0-based, lines within it
+
 struct FileReport {
   std::string path;
   std::string skipped;                  // reason; then the rest is empty
+  std::optional<Broken> broken;
   Analysis analysis;
   std::optional<LiveFile> live;         // joined telemetry
   std::shared_ptr<const Notebook> notebook;   // the file is one; spans are of its virtual text
@@ -41,6 +45,7 @@ int runCheck(const CheckOptions& options);
 
 // Adds "range", and "cell" (0-based) for a notebook, whose ranges are within the cell.
 void addRange(Json& into, const FileReport& file, Span span, Encoding encoding);
+std::string brokenText(const Broken& b);   // "does not parse from here to line 7; ..."
 Json liveJson(const LiveSite& live);
 // predicted.cpp
 Json predictedJson(const Predicted& p);

@@ -14,7 +14,13 @@ std::string place(const FileReport& f, Span span) {
   const Position p = f.analysis.unit->lines.position(f.analysis.unit->text, span.begin, Encoding::utf8);
   return f.path + ":" + std::to_string(p.line + 1) + ":" + std::to_string(p.character + 1);
 }
+std::string counted(size_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
 }  // namespace
+
+std::string brokenText(const Broken& b) {
+  return "does not parse" + (b.last > b.line ? " from here to line " + std::to_string(b.last) : std::string(" here")) +
+         "; what stands there is left out or read in part, so that sites and findings may be missing";
+}
 
 std::string reportText(const std::vector<FileReport>& files, const CheckOptions& options) {
   std::string out;
@@ -56,12 +62,14 @@ std::string reportText(const std::vector<FileReport>& files, const CheckOptions&
       ++findings;
     }
     out += functionsText(f);
+    if (const auto& b = f.broken)
+      out += f.path + ":" + (b->cell >= 0 ? "cell " + std::to_string(b->cell + 1) + ":" : "") + std::to_string(b->line) + ":" + std::to_string(b->column) + ": " + brokenText(*b) + "\n";
     if (a.gave_up) out += f.path + ": not all was followed: " + a.gave_up_why + "\n";
   }
   out += memoryText(files);
-  out += std::to_string(sites) + " device sites";
+  out += counted(sites, "device site");
   if (sites) out += ", " + std::to_string(100 * resolved / sites) + " % exact or candidates";
-  out += ", " + std::to_string(findings) + " findings in " + std::to_string(files.size()) + (files.size() == 1 ? " file" : " files") + "\n";
+  out += ", " + counted(findings, "finding") + " in " + counted(files.size(), "file") + "\n";
   (void)options;
   return out;
 }

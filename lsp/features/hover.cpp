@@ -62,7 +62,7 @@ void prediction(std::string& out, Span& span, const Snapshot& s, uint32_t offset
   const int line = s.analysis->unit->lines.lineOf(offset) + 1;
   for (const auto& f : s.analysis->predicted->functions) {
     if (f.first_line != line || !f.calls) continue;
-    block(out, functionText(f) + "\n\nAssumed: " + kAssumptions);
+    block(out, functionLine(*s.analysis, s.live, f) + "\n\nAssumed: " + kAssumptions);
     return;
   }
 }

@@ -87,6 +87,24 @@ std::string measuredAt(const LiveSite& l) {
 
 }  // namespace
 
+std::string functionLine(const Analysis& a, const LiveFile* live, const FunctionPrediction& f) {
+  const LiveSite* most = nullptr;
+  const auto look = [&](const LiveSite& l) {
+    if (l.share <= 0 || (l.state != "exact" && l.state != "moved") || l.qualname.substr(l.qualname.rfind('.') + 1) != f.name) return;
+    // Of several functions of this name, the nearest above.
+    for (const auto& other : a.predicted->functions)
+      if (other.name == f.name && other.first_line > f.first_line && other.first_line <= l.line) return;
+    if (l.line >= f.first_line && (!most || l.share > most->share)) most = &l;
+  };
+  if (live && live->ran && a.predicted) {
+    for (const auto& l : live->sites) look(l);
+    for (const auto& m : live->also) look(m.live);
+  }
+  if (!most) return functionText(f);
+  return "measured: line " + std::to_string(most->line) + " takes most here, " + percent(most->share) + " of the process's device time (pid " +
+         std::to_string(live->pid) + "); " + functionText(f);
+}
+
 std::string agoText(double seconds) {
   char b[32];
   const double s = std::max(0.0, seconds);

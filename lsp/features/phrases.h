@@ -14,6 +14,8 @@ std::string bytesText(const Site& site);                       // "needs 512 B (
 // "0.3 s ago", "2 h ago".
 std::string agoText(double seconds);
 std::vector<std::string> liveLines(const LiveSite& live);      // state first; several lines
+// A function's prediction; before it, with a live process, the line of it that took most of the device's time.
+std::string functionLine(const Analysis& a, const LiveFile* live, const FunctionPrediction& f);
 std::string routeLine(const telemetry::RouteRow& route);       // one route: kernel, calls, measured, predicted, bound
 std::string percent(double share);                             // 0.634 -> "63 %"
 

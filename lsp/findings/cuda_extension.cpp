@@ -1,5 +1,5 @@
-// cuda-extension: a native extension that only CUDA's compiler can build. flagos.cpp_extension builds one list of sources
-// for each device; the kernels must be written for it first, so there is no fix.
+// cuda-extension: a native extension that only CUDA's compiler can build. Its kernels must be replaced for other devices, so
+// there is no fix.
 #include "lsp/findings/common.h"
 #include "lsp/findings/registry.h"
 
@@ -23,8 +23,8 @@ void look(Interp& interp, const CallEvent& e) {
            (name == "load_inline" && inline_cuda && !is(inline_cuda->value, V::none));
   }
   if (!cuda) return;
-  interp.report(findingAt("cuda-extension", e.node, "this extension needs CUDA's compiler and an NVIDIA device; `flagos.cpp_extension.load` builds one list of sources "
-                                                    "for whichever device is there"),
+  interp.report(findingAt("cuda-extension", e.node, "this extension needs CUDA's compiler and an NVIDIA device; elsewhere its kernels must be replaced, for "
+                                                    "example by PyTorch operators, which run on every device"),
                 e.unit);
 }
 

@@ -37,7 +37,7 @@ void look(Interp& interp, const CallEvent& e) {
   } else if (e.call == "torch.save" && e.args->at(0)) {
     const std::string device = saved(interp, e.args->at(0)->value);
     if (device.empty()) return;
-    interp.report(findingAt("device-bound-checkpoint", e.node, "the file will name " + device + ", and torch.load without map_location needs that device; torch.flagos.save writes a file without devices"), e.unit);
+    interp.report(findingAt("device-bound-checkpoint", e.node, "the file will name " + device + ", and torch.load without map_location needs that device; save copies on the CPU (`.cpu()`), or load with map_location=\"cpu\""), e.unit);
   }
 }
 

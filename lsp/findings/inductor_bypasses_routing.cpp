@@ -1,5 +1,5 @@
 // inductor-bypasses-routing: torch.compile's default backend generates code for the devices it knows. On any other it fails
-// or passes the routing by; backend="flagos" compiles and keeps every call routed and explained.
+// or passes the routing by; backend="aot_eager" runs every operator by its own route.
 #include <map>
 #include <memory>
 #include <set>
@@ -22,13 +22,13 @@ bool usesInductor(const Node* call) {
 
 void report(Interp& interp, const Compiled& c, const std::string& device) {
   Finding f = findingAt("inductor-bypasses-routing", c.call, "torch.compile's default backend, Inductor, has no kernels for " + device +
-                                                                 " and does not ask the routing table; backend=\"flagos\" does both");
+                                                                 "; backend=\"aot_eager\" runs there, every operator by its own route");
   // A mode and options are Inductor's own words.
   if (c.call->kind == N::call && !keywordOf(c.call, "mode") && !keywordOf(c.call, "options")) {
-    if (const Node* backend = keywordOf(c.call, "backend")) f.fix = Fix{true, "Use the flagos backend", {{backend->span(), "\"flagos\""}}};
-    else if (const auto edit = addArgument(*c.unit, c.call, "backend=\"flagos\"")) f.fix = Fix{true, "Use the flagos backend", {*edit}};
+    if (const Node* backend = keywordOf(c.call, "backend")) f.fix = Fix{true, "Use aot_eager", {{backend->span(), "\"aot_eager\""}}};
+    else if (const auto edit = addArgument(*c.unit, c.call, "backend=\"aot_eager\"")) f.fix = Fix{true, "Use aot_eager", {*edit}};
   } else if (c.call->kind != N::call) {
-    f.fix = Fix{true, "Use the flagos backend", {{{c.call->end, c.call->end}, "(backend=\"flagos\")"}}};
+    f.fix = Fix{true, "Use aot_eager", {{{c.call->end, c.call->end}, "(backend=\"aot_eager\")"}}};
   }
   interp.report(std::move(f), c.unit);
 }

@@ -1,4 +1,5 @@
-// nccl-on-npu: NCCL moves memory of NVIDIA devices only. The process group of this backend is "npudist".
+// nccl-on-npu: NCCL moves memory of NVIDIA devices only. What is there on any machine is Gloo; on this backend it takes CPU
+// tensors only, so that the fix is to be read first.
 #include "lsp/findings/common.h"
 #include "lsp/findings/registry.h"
 
@@ -12,9 +13,10 @@ void look(Interp& interp, const CallEvent& e) {
   const Machine& machine = interp.options().machine;
   const std::string type = machine.accelerator();
   if (!machine.known || type.empty() || machine.has("cuda")) return;
-  Finding f = findingAt("nccl-on-npu", e.node, "NCCL works on NVIDIA devices only, and the devices here are " + type + ": use the process group \"npudist\"");
+  Finding f = findingAt("nccl-on-npu", e.node, "NCCL works on NVIDIA devices only, and the devices here are " + type +
+                                                  (type == "npu" ? ": \"gloo\" starts here and takes CPU tensors; there are no collectives on npu tensors in this version" : ""));
   if (backend->node && backend->node->kind == N::string && backend->node->text.empty())
-    f.fix = Fix{true, "Use npudist", {{backend->node->span(), "\"npudist\""}}};
+    f.fix = Fix{false, "Use gloo", {{backend->node->span(), "\"gloo\""}}};
   interp.report(std::move(f), e.unit);
 }
 

@@ -1,20 +1,18 @@
 // predicted-oom: a line that needs more memory than the device has, or than it gives in one piece; and the line with which
 // what one block of statements holds goes over. Only for devices of which the memory is known, and for sizes that follow
 // from the source.
-#include <cstdio>
 #include <map>
 #include <set>
 
 #include "lsp/findings/common.h"
 #include "lsp/findings/registry.h"
+#include "runtime/base/metric.h"
 
 namespace flagos::lsp {
 namespace {
 
 std::string sized(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f GiB", bytes / (1u << 30));
-  return text;
+  return formatBytes(bytes);   // as every other sentence about memory
 }
 
 std::string asked(const Site& s) {

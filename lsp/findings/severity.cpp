@@ -30,7 +30,7 @@ constexpr std::array kCodes = {
     FindingCode{"nccl-on-npu", "hint", "the NCCL process group on a device that is not NVIDIA's"},
     FindingCode{"optimizer-before-move", "warning", "a module is moved after its optimizer was made"},
     FindingCode{"plain-attribute", "warning", "a tensor or a list of modules that Module.to() does not see"},
-    FindingCode{"predicted-fallback", "hint", "an operator that has no kernel for this dtype on this device"},
+    FindingCode{"predicted-fallback", "hint", "an operator that has no kernel on this device, or none for this dtype"},
     FindingCode{"predicted-oom", "hint", "more memory than the device has"},
     FindingCode{"result-dropped", "warning", "the result of a call that changes nothing in place is thrown away"},
     FindingCode{"stale-read", "warning", "the target of a non-blocking copy is read before the copy is known to be done"},

@@ -1,6 +1,7 @@
 #include "lsp/predict/bytes.h"
 
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "lsp/python/interp.h"
@@ -66,22 +67,38 @@ std::optional<std::vector<int64_t>> perDimension(const Value& v, size_t n) {
 // Of a MultiheadAttention: the projections of query, key and value in one matrix, and the one behind.
 double attention(double size, bool bias) { return 4 * (4 * size * size + (bias ? 4 * size : 0)); }
 
+constexpr double kCountable = 9223372036854775808.0;
+
+// A size that no 64 bits hold is worth saying.
+std::string whyWithout(const Args& args) {
+  std::string out;
+  const std::function<void(const Value&)> look = [&](const Value& v) {
+    if (is(v, V::unknown) && v->text.ends_with("64 bits")) out = v->text;
+    if (is(v, V::tuple) || is(v, V::list)) for (const auto& i : v->items) look(i);
+  };
+  for (const auto& a : args.list) look(a.value);
+  return out;
+}
+
 }  // namespace
 
 std::optional<double> TensorSize::bytes() const {
   if (!shape || dtypeBytes(dtype) == 0) return std::nullopt;
   double n = static_cast<double>(dtypeBytes(dtype));
   for (const auto s : *shape) n *= static_cast<double>(s);
+  if (n >= kCountable) return std::nullopt;   // PyTorch counts bytes in 64 bits
   return n;
 }
 
 std::string TensorSize::how() const {
+  if (!shape && !why.empty()) return why;
   if (!shape) return "the shape does not follow from literals";
   if (dtypeBytes(dtype) == 0) return "the dtype is not known";
   std::string out(dtypeName(dtype));
   out += " [";
   for (size_t i = 0; i < shape->size(); ++i) out += (i ? ", " : "") + std::to_string((*shape)[i]);
-  return out + "]";
+  out += "]";
+  return bytes() ? out : out + " needs more bytes than 64 bits count";
 }
 
 TensorSize factorySize(const std::string& name, const Args& args) {
@@ -126,6 +143,7 @@ TensorSize factorySize(const std::string& name, const Args& args) {
   } else {
     out.dtype = DType::other;
   }
+  if (!out.shape) out.why = whyWithout(args);
   if (const Arg* d = args.keyword("dtype")) out.dtype = is(d->value, V::dtype) ? d->value->dtype : is(d->value, V::none) ? out.dtype : DType::other;
   return out;
 }

@@ -13,6 +13,7 @@ struct Args;
 struct TensorSize {
   std::optional<std::vector<int64_t>> shape;   // empty: not known
   DType dtype = DType::other;
+  std::string why;                             // why there is no shape, where something better than the usual can be said
   std::optional<double> bytes() const;
   std::string how() const;                     // "float32 [2, 3]", or why not
 };

@@ -8,11 +8,15 @@
 
 namespace flagos::lsp {
 
+namespace {
+bool tooLarge(const DeviceNeed& n) { return n.piece > 0 && n.largest > n.piece; }
+}  // namespace
+
 void settleNeed(DeviceNeed& n) {
   n.fits.reset();
   const auto room = n.free ? n.free : n.total;
   if (!room) return;
-  if (n.bytes > *room) n.fits = false;
+  if (n.bytes > *room || tooLarge(n)) n.fits = false;
   else if (n.unknown == 0) n.fits = true;   // sizes that are not known can only add
 }
 
@@ -24,6 +28,7 @@ std::string needText(const DeviceNeed& n) {
   out += " of its " + formatBytes(*room) + (n.free ? " free when it was read" : "");
   if (!n.fits) out += "; whether that fits is not known: " + std::to_string(n.unknown) + " of " + std::to_string(n.sites) + " sites have no known size";
   else out += *n.fits ? ": fits" : ": does not fit";
+  if (tooLarge(n)) out += ", one tensor needs " + formatBytes(n.largest) + " and at most " + formatBytes(n.piece) + " are given in one piece";
   return out + ". Parameters and tensors that lines make are counted once; activations, gradients and optimizer states are not counted";
 }
 
@@ -58,7 +63,9 @@ std::string functionText(const FunctionPrediction& f) {
   std::string out = f.name + "(): predicted " + (f.unknown ? "at least " : "") + formatSeconds(f.seconds);
   char share[16];
   std::snprintf(share, sizeof share, "%.0f", 100 * f.bottleneck_share);
-  if (f.bottleneck_line) out += ", line " + std::to_string(f.bottleneck_line) + " takes " + share + " % (bound by " + (f.bound.empty() ? "unknown" : f.bound) + ")";
+  // What is not known may take more than all the rest: then no line is named.
+  if (f.bottleneck_line && f.unknown <= f.calls)
+    out += ", line " + std::to_string(f.bottleneck_line) + " takes " + share + " %" + (f.unknown ? " of what is known" : "") + " (bound by " + (f.bound.empty() ? "unknown" : f.bound) + ")";
   if (f.open) out += ", with one pass of each loop whose length is not known";
   if (f.unknown) out += ", " + std::to_string(f.unknown) + (f.unknown == 1 ? " call without known size" : " calls without known sizes");
   return out;

@@ -66,7 +66,8 @@ Priced price(const OpCall& call, const std::string& device, const dal::DeviceDes
 Priced priceCopy(double bytes, const dal::DeviceDescription& d) {
   Priced out;
   if (d.copy_bps <= 0) { out.why = "the copy rate between host and device is not known"; return out; }
-  // However little it is, it must be asked for.
+  // However little it is, it must be asked for. No table has the latency of a copy; a launch is asked for in the same way.
+  if (d.launch_s <= 0) { out.why = "the time to ask for a copy (a launch) is not known"; return out; }
   out.seconds = bytes / d.copy_bps + d.launch_s;
   out.bytes = bytes;
   out.bound = bytes / d.copy_bps >= d.launch_s ? "copy" : "launch";
@@ -83,6 +84,8 @@ void needs(Analysis& a, const Machine& machine, Predicted& out) {
     if (s.object != 0 && !moved.emplace(s.object, s.devices[0].device).second) continue;
     n.assumed = n.assumed || (s.bytes && s.assumed);
     if (s.bytes) n.bytes += *s.bytes; else ++n.unknown;
+    const bool module = s.call.starts_with("Module.") || s.call.starts_with("torch.nn.");
+    if (s.bytes && !module) n.largest = std::max(n.largest, *s.bytes);
   }
   for (auto& [device, n] : by) {
     n.device = device;
@@ -90,6 +93,7 @@ void needs(Analysis& a, const Machine& machine, Predicted& out) {
       n.name = it->second.description.name;
       n.free = it->second.free_bytes;
       n.rates = it->second.rates;
+      n.piece = static_cast<double>(it->second.description.max_alloc_bytes);
       if (it->second.description.memory_bytes > 0) n.total = static_cast<double>(it->second.description.memory_bytes);
     }
     settleNeed(n);

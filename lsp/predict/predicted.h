@@ -57,6 +57,7 @@ struct DeviceNeed {
   std::string device, name;                // "npu:0", the model's name
   double bytes = 0;                        // of the sites on it whose size is known
   size_t sites = 0, unknown = 0;           // sites without a size
+  double largest = 0, piece = 0;           // the largest tensor, and what the device gives in one piece (0 = not known)
   std::optional<double> free, total;
   std::optional<bool> fits;                // empty: not known (unknown sizes can only add)
   bool assumed = false;                    // some size follows from a default that can be changed from outside
@@ -76,6 +77,6 @@ struct Predicted {
 // What every prediction assumes, in one sentence.
 inline constexpr const char* kAssumptions =
     "a line's time is that of one run of it, a function's counts the passes of loops whose length is known; an empty queue before each line, each kernel's "
-    "usual share of the device's peak rates";
+    "usual share of the device's peak rates; a copy takes the device's time for one launch beside its bytes at the copy rate, since no table has its latency";
 
 }  // namespace flagos::lsp

@@ -125,6 +125,9 @@ class Ast {
   size_t size() const { settle(); return nodes_.size(); }
   bool hasErrors() const { settle(); return errors_; }
   void markError() { errors_ = true; }
+  // The first part that does not parse, in bytes; {0, 0} where there is none.
+  void markBroken(uint32_t begin, uint32_t end) { broken_ = {begin, end}; }
+  std::pair<uint32_t, uint32_t> broken() const { settle(); return broken_; }
   bool tooDeep() const { settle(); return too_deep_; }  // parts nested deeper than the cap were left out
   void markTooDeep() { too_deep_ = errors_ = true; }
   const Nodes& nodes() const { settle(); return nodes_; }
@@ -140,6 +143,7 @@ class Ast {
   Node* root_ = nullptr;
   std::vector<const Node*> imports_;
   bool errors_ = false, too_deep_ = false;
+  std::pair<uint32_t, uint32_t> broken_{0, 0};
 };
 
 Ast lower(std::string_view text, const SyntaxTree& tree);

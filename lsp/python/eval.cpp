@@ -40,11 +40,7 @@ Value Interp::eval(const Node* n) {
 Value Interp::evalInner(const Node* n) {
   switch (n->kind) {
     case N::name: return evalName(n);
-    case N::integer: {
-      std::string digits;
-      for (const char c : n->text) if (c != '_') digits += c;
-      return integer(std::strtoll(digits.c_str(), nullptr, 0));
-    }
+    case N::integer: return literalInteger(n->text);
     case N::real: {
       auto v = makeVal();
       v->kind = V::real;

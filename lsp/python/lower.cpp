@@ -1,5 +1,7 @@
 #include "lsp/python/lowerer.h"
 
+#include <algorithm>
+
 namespace flagos::lsp {
 namespace {
 
@@ -20,13 +22,32 @@ void finish(Node* n) {
   for (Node* c : n->decorators) own(c);
 }
 
+// The first error or missing token. A part that was read as an error as a whole is told as a whole.
+void markBroken(TSNode n, std::string_view text, Ast& ast) {
+  for (bool deeper = true; deeper && !ts_node_is_error(n) && !ts_node_is_missing(n);) {
+    deeper = false;
+    for (uint32_t i = 0; !deeper && i < ts_node_child_count(n); ++i) {
+      const TSNode c = ts_node_child(n, i);
+      deeper = ts_node_is_error(c) || ts_node_is_missing(c) || ts_node_has_error(c);
+      if (deeper) n = c;
+    }
+  }
+  // Blank lines behind it are no part of it.
+  uint32_t begin = ts_node_start_byte(n), end = std::max(begin, ts_node_end_byte(n));
+  while (end > begin && (text[end - 1] == '\n' || text[end - 1] == '\r' || text[end - 1] == ' ')) --end;
+  ast.markBroken(begin, std::max(end, begin + 1));
+}
+
 }  // namespace
 
 Ast lower(std::string_view text, const SyntaxTree& tree) {
   Ast ast;
   detail::Lowerer l(text, ast);
   Node* root = l.module(tree.root());
-  if (ts_node_has_error(tree.root())) ast.markError();
+  if (ts_node_has_error(tree.root())) {
+    ast.markError();
+    markBroken(tree.root(), text, ast);
+  }
   finish(root);
   ast.setRoot(root);
   return ast;

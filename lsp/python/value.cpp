@@ -1,5 +1,6 @@
 #include "lsp/python/value.h"
 
+#include <cerrno>
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -51,6 +52,15 @@ Value boolean(bool b) {
   thread_local const Value yes = [] { auto v = make(V::boolean); v->number = 1; return v; }();
   thread_local const Value no = make(V::boolean);
   return b ? yes : no;
+}
+Value literalInteger(std::string_view text) {
+  std::string digits;
+  for (const char c : text) if (c != '_') digits += c;
+  const char kind = digits.size() > 2 && digits[0] == '0' ? static_cast<char>(digits[1] | 0x20) : '\0';
+  const int base = kind == 'x' ? 16 : kind == 'o' ? 8 : kind == 'b' ? 2 : 10;
+  errno = 0;
+  const long long n = std::strtoll(digits.c_str() + (base == 10 ? 0 : 2), nullptr, base);
+  return errno == ERANGE ? unknown("an integer beyond 64 bits") : integer(n);
 }
 Value integer(int64_t n) { auto v = make(V::integer); v->number = n; return v; }
 Value string(std::string s, Origin o) { auto v = make(V::string); v->text = std::move(s); v->origin = std::move(o); return v; }

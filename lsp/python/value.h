@@ -92,6 +92,7 @@ inline NewVal makeVal(const Val& like) { return NewVal(new Val(like)); }
 enum class Truth : uint8_t { no, yes, unknown };
 
 Value unknown(std::string reason);
+Value literalInteger(std::string_view text);   // "0x1_000"; unknown beyond 64 bits
 Value none();
 Value boolean(bool b);
 Value integer(int64_t n);

@@ -62,7 +62,11 @@ Expectations read(const std::string& text) {
   std::string line;
   while (std::getline(lines, line)) {
     ++number;
-    if (number == 1 && line.starts_with("# devices: ")) out.machine = machineOf(splitDevices(line.substr(11)));
+    if (number == 1 && line.starts_with("# devices: ")) {
+      auto machine = machineFrom(splitDevices(line.substr(11)));
+      REQUIRE(machine.ok());
+      out.machine = std::move(*machine);
+    }
     if (number == 2 && line.starts_with("# memory: ")) {  // "npu:0=2" in GiB
       const auto equals = line.find('=');
       auto& device = out.machine.details[line.substr(10, equals - 10)];
