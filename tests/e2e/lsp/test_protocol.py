@@ -166,6 +166,25 @@ def test_check_reads_line_ends_and_bytes_as_python_does(tmp_path):
         assert code == 0 and site["range"]["start"] == {"line": 1, "character": 4}, data
 
 
+def test_a_part_that_does_not_parse_is_said(tmp_path):
+    file = tmp_path / "bad.py"
+    file.write_text('import torch\nx = torch.zeros(3, device="npu:0")\ny = torch.ones(3, device="npu:0"\n')
+    code, out, err = check(str(file), "--devices", "npu:0", "--json")
+    error = json.loads(out)["files"][0]["syntax_error"]
+    assert code == 0 and err == "" and 1 <= error["line"] <= error["last_line"] == 3, error
+    code, out, err = check(str(file), "--devices", "npu:0")
+    assert code == 0 and f"{file}:{error['line']}:{error['column']}: does not parse" in out
+    file.write_text("import torch\n")
+    code, out, err = check(str(file), "--devices", "npu:0", "--json")
+    assert "syntax_error" not in json.loads(out)["files"][0]
+
+
+def test_a_file_that_is_not_there_is_named_among_others(tmp_path):
+    code, out, err = check(EXAMPLE, str(tmp_path / "none.py"), "--devices", "npu:0")
+    assert code == 4 and "Module.to" in out
+    assert err.count("\n") == 1 and str(tmp_path / "none.py") in err and "No such file" in err
+
+
 def test_options_of_a_check_without_a_check_are_refused():
     for call in (["--json"], ["--sarif"], ["--attach"], ["--check", EXAMPLE, "--json", "--sarif"]):
         done = subprocess.run([SERVER, *call], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)

@@ -98,6 +98,51 @@ TEST_CASE("a fix leaves a program that parses and that no longer has the finding
   CHECK(fixes >= 40);
 }
 
+TEST_CASE("findings and their pages advise nothing that this version does not have") {
+  std::string all;
+  for (const auto& c : findingCodes()) all += *flagos::readFile(kRoot + "/docs/findings/" + c.code + ".md");
+  for (const auto& path : fixtures()) {
+    AnalysisOptions options = npu();
+    for (const auto& f : of(*flagos::readFile(path), options, path).findings) {
+      all += f.message + "\n";
+      if (f.fix) for (const auto& e : f.fix->edits) all += e.text + "\n";
+    }
+  }
+  for (const char* absent : {"torch.flagos", "flagos.cpp_extension", "flagos.save", "npudist", "backend=\"flagos\"", "works on every backend"}) {
+    INFO(absent);
+    CHECK(all.find(absent) == std::string::npos);
+  }
+  const Analysis a = of("import torch\nfrom torch import nn\nm = torch.compile(nn.Linear(2, 2).to('npu:0'))\n", npu());
+  REQUIRE(count(a, "inductor-bypasses-routing") == 1);
+  for (const auto& f : a.findings)
+    if (f.fix && f.code == "inductor-bypasses-routing") CHECK(applied(a.unit->text, f.fix->edits).find(".to('npu:0'), backend=\"aot_eager\")") != std::string::npos);
+}
+
+TEST_CASE("DataParallel is told what is true for the devices that are there") {
+  const std::string text = "import torch\nm = torch.nn.DataParallel(torch.nn.Linear(2, 2))\n";
+  const Analysis here = of(text, npu());
+  REQUIRE(count(here, "data-parallel") == 1);
+  CHECK(here.findings[0].message.find("DistributedDataParallel on npu tensors too") != std::string::npos);
+  AnalysisOptions cuda;
+  cuda.machine = machineOf({"cuda:0", "cuda:1"});
+  const Analysis there = of(text, cuda);
+  REQUIRE(count(there, "data-parallel") == 1);
+  CHECK(there.findings[0].message.find("PyTorch advises DistributedDataParallel") != std::string::npos);
+}
+
+TEST_CASE("an operator without a kernel is a fallback only on a card that is known to have its own memory") {
+  const std::string text = "import torch\nx = torch.linalg.svd(torch.zeros(4, 4, device='npu:0'))\n";
+  AnalysisOptions options;
+  options.machine = *machineFrom({"npu:0=Radeon RX 7900 XTX"});
+  const Analysis a = of(text, options);
+  REQUIRE(count(a, "predicted-fallback") == 1);
+  CHECK(a.findings[0].message ==
+        "`torch.linalg.svd` ends in an operator that has no kernel for npu:0 (`aten::_linalg_svd`): it runs on the host, on copies that go there and back");
+  options.machine.details["npu:0"].description.shared_memory = true;
+  CHECK(count(of(text, options), "predicted-fallback") == 0);
+  CHECK(count(of(text, npu()), "predicted-fallback") == 0);
+}
+
 TEST_CASE("severities can be set, and what is milder than its default stays milder") {
   const std::string text =
       "import torch\nx = torch.zeros(3, device='npu:0')\nfor i in range(100):\n    print(x)\n    if i > 5:\n        print(x)\n";

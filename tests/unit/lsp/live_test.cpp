@@ -1,6 +1,7 @@
 #include "lsp/live/join.h"
 #include "lsp/features/phrases.h"
 #include "lsp/features/snapshot.h"
+#include "lsp/predict/predict.h"
 #include "tests/unit/catch.h"
 
 using namespace flagos;
@@ -323,4 +324,24 @@ TEST_CASE("beside a prediction stands what the process measured, and how far off
   p.routes.back().timed_calls = 0;             // executed, but no call was timed: there is nothing to compare with
   CHECK(hoverOn(p).find("the prediction is") == std::string::npos);
   CHECK(hoverOn(process()).find("the prediction is") == std::string::npos);
+}
+
+TEST_CASE("of a function, the line that was measured to take most comes before what is predicted") {
+  auto p = process();
+  for (auto& s : p.sites) s.qualname = s.line == 6 ? "<module>" : "step";
+  Analysis a;
+  const LiveFile live = joined(kRan, p, &a);
+  REQUIRE(a.predicted);
+  FunctionPrediction f;
+  f.name = "step";
+  f.first_line = 2;
+  f.calls = f.bottleneck_line = 3;
+  f.bottleneck_share = 1;
+  f.seconds = 1e-5;
+  f.bound = "copy";
+  const std::string predicted = functionText(f);
+  CHECK(functionLine(a, &live, f) == "measured: line 4 takes most here, 60 % of the process's device time (pid 77); " + predicted);
+  CHECK(functionLine(a, nullptr, f) == predicted);
+  f.name = "other";
+  CHECK(functionLine(a, &live, f) == functionText(f));
 }

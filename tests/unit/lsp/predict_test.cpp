@@ -123,6 +123,47 @@ TEST_CASE("time of a copy and the bottleneck of a function") {
   CHECK(lineText(*copy).find("bound by copy") != std::string::npos);
   CHECK(errorText(*copy, 2 * *copy->seconds).find("0.5 times the measured") != std::string::npos);
   CHECK(errorText(*copy, 0).empty());
+  CHECK(std::string(kAssumptions).find("a copy takes the device's time for one launch") != std::string::npos);
+  Machine unasked = card();
+  unasked.details["npu:0"].description.launch_s = 0;
+  const Analysis open = of(kHead + "h = torch.empty(3)\nx = h.to(d)\n", unasked);
+  REQUIRE(open.predicted->at(6));
+  CHECK_FALSE(open.predicted->at(6)->seconds);   // never the 0.3 ns of its bytes
+  CHECK(open.predicted->at(6)->why_missing == "the time to ask for a copy (a launch) is not known");
+}
+
+TEST_CASE("a share is of what is known, and no line is named where more is unknown") {
+  FunctionPrediction f;
+  f.name = "train";
+  f.seconds = 7.76e-6;
+  f.calls = 3;
+  f.bottleneck_line = 48;
+  f.bottleneck_share = 1;
+  f.bound = "copy";
+  CHECK(functionText(f) == "train(): predicted 7.76 us, line 48 takes 100 % (bound by copy)");
+  f.unknown = 3;
+  CHECK(functionText(f) == "train(): predicted at least 7.76 us, line 48 takes 100 % of what is known (bound by copy), 3 calls without known sizes");
+  f.unknown = 24;
+  CHECK(functionText(f) == "train(): predicted at least 7.76 us, 24 calls without known sizes");
+}
+
+TEST_CASE("integers are read as Python reads them; what 64 bits do not hold is unknown, and says so") {
+  const auto site = [](const std::string& text) {
+    const Analysis a = of(kHead + text);
+    REQUIRE(a.sites.size() == 1);
+    return a.sites[0];
+  };
+  CHECK(site("x = torch.zeros(0x10, 0b11, 0o17, 1_0, device=d)\n").bytes == 4.0 * 16 * 3 * 15 * 10);
+  CHECK(site("x = torch.zeros(9223372036854775807, 0, device=d)\n").bytes == 0.0);
+  for (const char* text : {"x = torch.zeros(99999999999999999999, 5, device=d)\n", "x = torch.zeros((2, 9223372036854775808), device=d)\n"}) {
+    INFO(text);
+    const Site big = site(text);
+    CHECK_FALSE(big.bytes);
+    CHECK(big.bytes_how == "an integer beyond 64 bits");
+  }
+  const Site many = site("x = torch.zeros(9223372036854775807, 5, device=d)\n");
+  CHECK_FALSE(many.bytes);
+  CHECK(many.bytes_how == "float32 [9223372036854775807, 5] needs more bytes than 64 bits count");
 }
 
 TEST_CASE("a line that several calls lead to is predicted for one run of it, not for all of them together") {
@@ -207,6 +248,13 @@ TEST_CASE("memory of a device: fits, does not fit, not known") {
   busy.details["npu:0"].free_bytes = 1e6;
   CHECK(need("x = torch.zeros(1024, 1024, device=d)\n", busy).fits == false);
   CHECK_FALSE(need("x = torch.zeros(4, device=d)\n", machineOf({"npu:0"})).fits.has_value());
+  // Room enough, but not in one piece; a module is many pieces.
+  Machine pieces = card();
+  pieces.details["npu:0"].description.max_alloc_bytes = 1ull << 30;
+  const DeviceNeed whole = need("x = torch.zeros(20000, 20000, device=d)\n", pieces);
+  CHECK(whole.fits == false);
+  CHECK(needText(whole).find("of its 8 GiB: does not fit, one tensor needs 1.49 GiB and at most 1 GiB are given in one piece.") != std::string::npos);
+  CHECK(need("x = torch.zeros(10000, 10000, device=d)\ny = nn.Linear(20000, 20000).to(d)\n", pieces).fits == true);
 }
 
 TEST_CASE("a cast of a module changes what it needs, and a second move to the same device adds nothing") {
