@@ -47,7 +47,7 @@ const char* kindOf(const at::Tensor& t) {
 std::string wayOut(std::string_view kind) {
   if (kind == "quantized") return "dequantize() first, or keep the tensor on the CPU";
   if (kind == "nested") return "use layout=torch.jagged, which works on the npu, or pad the tensors";
-  return "to_dense() first, or keep the tensor on the CPU";
+  return "to_dense() first, make layers with sparse=False, or keep the tensor on the CPU";
 }
 
 // Whatever the sparse, quantized or nested dispatch keys of our device are asked for and PyTorch has no kernel of its own.

@@ -46,7 +46,7 @@ Result<void> batchNorm(OpCall& c) {
   at::Tensor out = at::empty_like(input);
   const at::ScalarType stat = statistics(input);
   at::Tensor mean = c.empty({training ? input.size(1) : 0}, stat), invstd = c.empty({training ? input.size(1) : 0}, stat);
-  const Maybe w(c.tensorOr(1)), b(c.tensorOr(2)), rm(stats ? c.tensorOr(3) : at::Tensor(), true), rv(stats ? c.tensorOr(4) : at::Tensor(), true), sm(mean, true), si(invstd, true);
+  const Maybe w(c.tensorOr(1)), b(c.tensorOr(2)), rm(stats ? c.tensorOr(3) : at::Tensor(), training), rv(stats ? c.tensorOr(4) : at::Tensor(), training), sm(mean, true), si(invstd, true);
   ocl::BatchNormTensors t{w.get(), b.get(), rm.get(), rv.get(), sm.get(), si.get()};
   ocl::BatchNormArgs a;
   a.training = training;
@@ -65,7 +65,7 @@ bool batchNormFits(const OpCall& c) {
   if (form == Norm::no_stats) return c.flag(3) && maybeFits(c, 1, input) && maybeFits(c, 2, input);
   if (!trains<form>(c) && !(c.given(3) && c.tensor(3).defined() && c.given(4) && c.tensor(4).defined())) return false;
   for (size_t i = 1; i <= 4; ++i)
-    if (!maybeFits(c, i, input, i > 2)) return false;
+    if (!maybeFits(c, i, input, i > 2 && trains<form>(c))) return false;  // running statistics are written in training alone
   return true;
 }
 
