@@ -45,6 +45,14 @@ Result<void> makeDirs(const std::string& path) {
   return {};
 }
 
+Result<bool> openToOthers(const std::string& dir) {
+  struct stat s;
+  if (::lstat(dir.c_str(), &s) != 0) return fail(std::strerror(errno));
+  if (!S_ISDIR(s.st_mode)) return fail("is a link, not a folder");
+  if (s.st_uid != ::getuid()) return fail("belongs to another user");
+  return (s.st_mode & 077) != 0;
+}
+
 Result<std::string> makeRuntimeDir() {
   const std::string dir = runtimeDir();
   if (dir[0] != '/') {
@@ -54,14 +62,12 @@ Result<std::string> makeRuntimeDir() {
     return e;
   }
   if (auto made = makeDirs(dir); !made) return made.error();
-  struct stat s;
   Error e;
   e.where = dir;
   e.todo = "Set FLAGOS_RUNTIME_DIR to a folder of your own";
-  if (::lstat(dir.c_str(), &s) != 0) { e.what = std::strerror(errno); return e; }
-  if (!S_ISDIR(s.st_mode)) { e.what = "is a link, not a folder"; return e; }
-  if (s.st_uid != ::getuid()) { e.what = "belongs to another user"; return e; }
-  if ((s.st_mode & 077) == 0) return dir;
+  const Result<bool> open = openToOthers(dir);
+  if (!open) { e.what = open.error().what; return e; }
+  if (!*open) return dir;
   // A folder that somebody named may have other uses: it is theirs to close. The default one has our name.
   if (setting("FLAGOS_RUNTIME_DIR")) {
     e.what = "is open to other users, and would show them your processes";

@@ -16,6 +16,8 @@ Result<std::string> makeRuntimeDir();
 std::string cacheDir();
 // $XDG_CONFIG_HOME/flagos, else ~/.config/flagos. Not created.
 std::string configDir();
+// Whether other users may enter or change a folder of ours; an error if it is a link or another user's.
+Result<bool> openToOthers(const std::string& dir);
 // mkdir -p with mode 0700 for the folders that are missing.
 Result<void> makeDirs(const std::string& path);
 // The folder of the running program's own binary ("" if unknown); used to find installed data beside it.

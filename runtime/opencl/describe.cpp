@@ -2,6 +2,12 @@
 
 namespace flagos::ocl {
 
+bool isPocl(cl_device_id device) {
+  char name[64] = {};
+  clGetPlatformInfo(deviceValue<cl_platform_id>(device, CL_DEVICE_PLATFORM), CL_PLATFORM_NAME, sizeof name - 1, name, nullptr);
+  return std::string_view(name) == "Portable Computing Language";
+}
+
 std::string deviceText(cl_device_id device, cl_device_info property) {
   size_t size = 0;
   if (clGetDeviceInfo(device, property, 0, nullptr, &size) != CL_SUCCESS || size == 0) return {};

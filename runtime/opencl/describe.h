@@ -12,6 +12,7 @@ namespace flagos::ocl {
 dal::DeviceDescription describe(cl_device_id device);
 // One string property, trimmed; "" if the driver refuses.
 std::string deviceText(cl_device_id device, cl_device_info property);
+bool isPocl(cl_device_id device);
 template <class T>
 T deviceValue(cl_device_id device, cl_device_info property, T otherwise = T{}) {
   T value{};

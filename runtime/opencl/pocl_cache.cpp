@@ -85,7 +85,9 @@ std::string baseFolder() {
   if (!room || *room >= kRoom) return usual;
   const char* given = std::getenv("TMPDIR");
   const std::string temporary = (given && *given ? given : "/tmp") + std::string("/flagos-") + std::to_string(::getuid()) + "-pocl";
-  const bool there = makeDirs(temporary) && roomAt(temporary).value_or(0) >= kRoom;
+  // Anybody may have made this folder before us, and what the driver finds in it is run.
+  const auto open = makeDirs(temporary) ? openToOthers(temporary) : Result<bool>(true);
+  const bool there = open && !*open && roomAt(temporary).value_or(0) >= kRoom;
   const std::string left = std::to_string(*room >> 20) + " MiB are left in " + cacheDir();
   std::fprintf(stderr, "flagos: only %s; %s.\n", left.c_str(),
                there ? ("kernels are compiled in " + temporary + ", and compiled again by the next process").c_str()

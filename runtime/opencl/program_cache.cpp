@@ -49,12 +49,7 @@ std::string binaryOf(cl_program program) {
 
 }  // namespace
 
-Keep keepOf(cl_device_id device) {
-  char name[64] = {};
-  const auto platform = deviceValue<cl_platform_id>(device, CL_DEVICE_PLATFORM);
-  clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, nullptr);
-  return std::string_view(name) == "Portable Computing Language" ? Keep::object : Keep::executable;
-}
+Keep keepOf(cl_device_id device) { return isPocl(device) ? Keep::object : Keep::executable; }
 
 ProgramCacheImpl::ProgramCacheImpl(cl_context context, cl_device_id device, uint32_t index, std::string folder, Keep keep)
     : context_(context), device_(device), index_(index), keep_(keep),

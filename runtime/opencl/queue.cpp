@@ -52,10 +52,7 @@ Result<void> QueueImpl::open() {
     open_error_ = clError("clCreateCommandQueue", status, about());
     return *open_error_;
   }
-  char platform[64] = {};
-  clGetPlatformInfo(deviceValue<cl_platform_id>(device_.id(), CL_DEVICE_PLATFORM), CL_PLATFORM_NAME, sizeof platform - 1,
-                    platform, nullptr);
-  pocl_ = std::string_view(platform) == "Portable Computing Language";
+  pocl_ = isPocl(device_.id());
   rememberQueue(this);
   return {};
 }

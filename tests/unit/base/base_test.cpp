@@ -128,6 +128,9 @@ TEST_CASE("files are replaced whole, and the runtime folder is private") {
   struct stat st {};
   REQUIRE(::stat((dir + "/run").c_str(), &st) == 0);
   CHECK((st.st_mode & 0777) == 0755);
+  CHECK(*openToOthers(dir + "/run"));
+  REQUIRE(::symlink("/tmp", (dir + "/link").c_str()) == 0);
+  CHECK(openToOthers(dir + "/link").error().what == "is a link, not a folder");
   ::setenv("FLAGOS_RUNTIME_DIR", "rel", 1);
   REQUIRE_FALSE(makeRuntimeDir().ok());
   CHECK_FALSE(std::filesystem::exists("rel"));

@@ -177,6 +177,8 @@ TEST_CASE("small launches are held until somebody asks, many or large ones start
   while (!q.isDone(q.submitted())) std::this_thread::yield();
   CHECK(*seen == 4);
   REQUIRE(add(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK(*seen == 4);  // held
   REQUIRE(add(8));  // more than a small one: what was held goes first
   CHECK(becomes(6));
   for (int i = 0; i < 16; ++i) REQUIRE(add(2));
