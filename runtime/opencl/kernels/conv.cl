@@ -60,13 +60,12 @@ inline void packPatches(global real* panel, global const real* slab, const Runs*
       }
 }
 
-// Where tap (c,r,s) begins in the slab, for tileChunks.
-inline void findTaps(global long* taps, const ConvParams* p) {
-  const long plane = p->units.slab_rows * p->units.slab_cols;
-  for (long c = 0; c < p->x.c; ++c)
-    for (long r = 0; r < p->win.r; ++r)
-      for (long s = 0; s < p->win.s; ++s)
-        *taps++ = c * plane + r * p->win.dil_h * p->units.slab_cols + s * p->win.dil_w;
+// Where tap (c,r,s) begins in the slab.
+inline void findTaps(global long* taps, long channels, const Window* win, const Units* u) {
+  const long plane = u->slab_rows * u->slab_cols;
+  for (long c = 0; c < channels; ++c)
+    for (long r = 0; r < win->r; ++r)
+      for (long s = 0; s < win->s; ++s) *taps++ = c * plane + r * win->dil_h * u->slab_cols + s * win->dil_w;
 }
 
 #ifndef REAL_DOUBLE
@@ -123,7 +122,7 @@ kernel void conv_wide(global const void* x, global const real* weights, global c
   const long units = p.units.image_units * p.units.row_units * p.units.col_units;
   const bool cleared = clearOnce(slab, &p.units, p.slab_size);
   const bool chunked = p.units.chunked;
-  if (chunked) findTaps(taps, &p);
+  if (chunked) findTaps(taps, p.x.c, &p.win, &p.units);
   for (long t = p.tasks * worker / workers; t < p.tasks * (worker + 1) / workers; ++t) {
     const long unit = t % units, block = t / units % p.k_blocks, group = t / units / p.k_blocks;
     const Place at = placeOf(&p.units, &p.y, unit);
@@ -249,6 +248,15 @@ typedef double8 block;
 typedef float8 block;
 #define MASK uint8
 #endif
+// Three rounds of perfect shuffles: rows i and i + 4 interleave each time.
+#define TURN_ROWS                                                                                     \
+  block a0, a1, a2, a3, a4, a5, a6, a7, b0, b1, b2, b3, b4, b5, b6, b7;                               \
+  TURN_PAIR(r0, r4, a0, a1) TURN_PAIR(r1, r5, a2, a3) TURN_PAIR(r2, r6, a4, a5) TURN_PAIR(r3, r7, a6, a7) \
+  TURN_PAIR(a0, a4, b0, b1) TURN_PAIR(a1, a5, b2, b3) TURN_PAIR(a2, a6, b4, b5) TURN_PAIR(a3, a7, b6, b7) \
+  TURN_PAIR(b0, b4, a0, a1) TURN_PAIR(b1, b5, a2, a3) TURN_PAIR(b2, b6, a4, a5) TURN_PAIR(b3, b7, a6, a7)
+#define TURN_STORE(d, step)                                                                           \
+  vstore8(a0, 0, d), vstore8(a1, 0, d + step), vstore8(a2, 0, d + 2 * step), vstore8(a3, 0, d + 3 * step); \
+  vstore8(a4, 0, d + 4 * step), vstore8(a5, 0, d + 5 * step), vstore8(a6, 0, d + 6 * step), vstore8(a7, 0, d + 7 * step);
 inline void turnPixels(global real* dst, global const real* src, long plane, long planes, long pixels) {
   long p = 0;
   for (; p + 8 <= pixels; p += 8) {
@@ -259,13 +267,8 @@ inline void turnPixels(global real* dst, global const real* src, long plane, lon
       const block r0 = vload8(0, s), r1 = vload8(0, s + plane), r2 = vload8(0, s + 2 * plane), r3 = vload8(0, s + 3 * plane);
       const block r4 = vload8(0, s + 4 * plane), r5 = vload8(0, s + 5 * plane), r6 = vload8(0, s + 6 * plane),
                   r7 = vload8(0, s + 7 * plane);
-      // Three rounds of perfect shuffles: rows i and i + 4 interleave each time.
-      block a0, a1, a2, a3, a4, a5, a6, a7, b0, b1, b2, b3, b4, b5, b6, b7;
-      TURN_PAIR(r0, r4, a0, a1) TURN_PAIR(r1, r5, a2, a3) TURN_PAIR(r2, r6, a4, a5) TURN_PAIR(r3, r7, a6, a7)
-      TURN_PAIR(a0, a4, b0, b1) TURN_PAIR(a1, a5, b2, b3) TURN_PAIR(a2, a6, b4, b5) TURN_PAIR(a3, a7, b6, b7)
-      TURN_PAIR(b0, b4, a0, a1) TURN_PAIR(b1, b5, a2, a3) TURN_PAIR(b2, b6, a4, a5) TURN_PAIR(b3, b7, a6, a7)
-      vstore8(a0, 0, d), vstore8(a1, 0, d + NR), vstore8(a2, 0, d + 2 * NR), vstore8(a3, 0, d + 3 * NR);
-      vstore8(a4, 0, d + 4 * NR), vstore8(a5, 0, d + 5 * NR), vstore8(a6, 0, d + 6 * NR), vstore8(a7, 0, d + 7 * NR);
+      TURN_ROWS
+      TURN_STORE(d, NR)
     }
     for (; k < planes; ++k)
       for (long i = 0; i < 8; ++i) dst[(p + i) * NR + k] = src[k * plane + p + i];
@@ -299,29 +302,32 @@ inline void gatherGradient(global real* dst, global const void* g, const Image* 
 
 // The sums of one task; part is padded to whole tiles of 8 taps.
 inline void weightTask(global real* part, global real* slab, global const void* x, global const void* g,
-                       const ConvWeightParams* p, long task, bool cleared) {
+                       global const real* turned, const ConvWeightParams* p, long task, bool cleared) {
   const long share = task % p->shares, block = task / p->shares % p->c_blocks, group = task / p->shares / p->c_blocks;
-  global real* gradient = slab + p->slab_size;
+  global real* kept = slab + p->slab_size;
+  global const real* gradient = kept;
+  global long* places = (global long*)(slab + p->places_off);
   const long c0 = block * p->c_block, channels = min(p->c_block, p->x.c - c0);
   const long window = p->win.r * p->win.s, taps = channels * window;
   for (long i = 0; i < p->part_stride; i += VL) VSTORE((vec)(0), part + i);
   const long units = p->units.image_units * p->units.row_units * p->units.col_units;
   const long plane = p->units.slab_rows * p->units.slab_cols;
   const long row_step = p->win.stride_h * p->units.slab_cols;
+  findTaps(places, channels, &p->win, &p->units);
   for (long unit = units * share / p->shares; unit < units * (share + 1) / p->shares; ++unit) {
     const Place at = placeOf(&p->units, &p->g, unit);
     gatherSlab(slab, x, &p->x, &p->win, &p->units, &at, group * p->x.c + c0, channels, cleared);
-    gatherGradient(gradient, g, &p->g, &at, group);
+    if (p->turned)
+      gradient = turned + (group * units + unit) * p->turned;
+    else
+      gatherGradient(kept, g, &p->g, &at, group);
     const long pixels = at.images * at.rows * at.cols;
     for (long k0 = 0; k0 < p->g.c; k0 += NR) {
       global const real* gp = gradient + k0 * pixels;
       const bool narrow = p->g.c - k0 <= VL;
       for (long t0 = 0; t0 < taps; t0 += MR) {
         global const real* tap[MR];
-        for (long i = 0; i < MR; ++i) {
-          const long t = min(t0 + i, taps - 1), c = t / window, r = t % window / p->win.s, s = t % window % p->win.s;
-          tap[i] = slab + c * plane + r * p->win.dil_h * p->units.slab_cols + s * p->win.dil_w;
-        }
+        for (long i = 0; i < MR; ++i) tap[i] = slab + places[min(t0 + i, taps - 1)];
         global real* acc = part + t0 * p->k_pad + k0;
         if (narrow)
           sumTaps1(acc, p->k_pad, tap, gp, &at, row_step, p->win.stride_w, channels * plane);
@@ -338,32 +344,47 @@ kernel void conv_weight_wide(global const void* x, global const void* g, global 
   // The last block of channels is smaller, so its planes lie elsewhere: only equal blocks may share the zeros.
   const bool cleared = p.x.c % p.c_block == 0 && clearOnce(slab, &p.units, p.slab_size);
   for (long t = p.tasks * worker / workers; t < p.tasks * (worker + 1) / workers; ++t)
-    weightTask(scratch + p.part_off + t * p.part_stride, slab, x, g, &p, t, cleared);
+    weightTask(scratch + p.part_off + t * p.part_stride, slab, x, g, scratch + p.turned_off, &p, t, cleared);
 }
 
-// grad_weight[k][c][r][s] = sum of the shares. A work-item takes VL output channels of one block and turns VL taps at a
-// time, so that rows of weights are written along their taps.
+// Every unit's gradient turned once, for many blocks of input channels.
+kernel void conv_weight_turn(global const void* g, global real* scratch, const ConvWeightParams p) {
+  const long units = p.units.image_units * p.units.row_units * p.units.col_units, all = units * p.win.groups;
+  const long worker = get_global_id(0), workers = get_global_size(0);
+  for (long i = all * worker / workers; i < all * (worker + 1) / workers; ++i) {
+    const Place at = placeOf(&p.units, &p.g, i % units);
+    gatherGradient(scratch + p.turned_off + i * p.turned, g, &p.g, &at, i / units);
+  }
+}
+
+// grad_weight[k][c][r][s] = sum of the shares. A work-item takes VL output channels of one block; where rows of weights
+// lie in memory as the taps do, 8 channels x 8 taps at a time are turned in registers.
+#define SUM_ROW(t)                                                                \
+  block r##t = vload8(0, at + t * p.k_pad);                                       \
+  for (long i = 1; i < p.shares; ++i) r##t += vload8(0, at + i * p.part_stride + t * p.k_pad);
 kernel void conv_weight_finish(global const real* part, global void* w, const WeightFinishParams p) {
   const long window = p.r * p.s, k_chunks = (p.k + VL - 1) / VL, id = get_global_id(0);
-  const long group = id / (k_chunks * p.c_blocks), block = id / k_chunks % p.c_blocks, k0 = id % k_chunks * VL;
-  const long kn = min((long)VL, p.k - k0), c0 = block * p.c_block, taps = min(p.c_block, p.c - c0) * window;
-  global const real* from = part + p.part_off + (group * p.c_blocks + block) * p.shares * p.part_stride + k0;
+  const long group = id / (k_chunks * p.c_blocks), block_c = id / k_chunks % p.c_blocks, k0 = id % k_chunks * VL;
+  const long kn = min((long)VL, p.k - k0), c0 = block_c * p.c_block, taps = min(p.c_block, p.c - c0) * window;
+  global const real* from = part + p.part_off + (group * p.c_blocks + block_c) * p.shares * p.part_stride + k0;
   const long to = p.off + group * p.sg + c0 * p.sc + k0 * p.sk;
-  const bool dense = p.ss == 1 && p.sr == p.s && p.sc == window;
-  for (long t0 = 0; t0 < taps; t0 += VL) {
-    const long tn = min((long)VL, taps - t0);
-    real tile[VL * VL];
-    for (long t = 0; t < tn; ++t) {
-      vec sum = 0;
-      for (long i = 0; i < p.shares; ++i) sum += VLOAD(from + i * p.part_stride + (t0 + t) * p.k_pad);
-      VSTORE(sum, tile + t * VL);
+  const bool dense = p.dt == DT_REAL && p.ss == 1 && p.sr == p.s && p.sc == window;
+  const long whole_k = dense ? kn & ~7L : 0, whole_t = taps & ~7L;
+  for (long k = 0; k < whole_k; k += 8)
+    for (long t = 0; t < whole_t; t += 8) {
+      global const real* at = from + t * p.k_pad + k;
+      global real* d = (global real*)w + to + k * p.sk + t;
+      SUM_ROW(0) SUM_ROW(1) SUM_ROW(2) SUM_ROW(3) SUM_ROW(4) SUM_ROW(5) SUM_ROW(6) SUM_ROW(7)
+      TURN_ROWS
+      TURN_STORE(d, p.sk)
     }
-    for (long k = 0; k < kn; ++k)
-      for (long t = 0; t < tn; ++t) {
-        const long tap = t0 + t, c = tap / window, r = tap % window / p.s, s = tap % p.s;
-        storeElem(w, to + k * p.sk + (dense ? tap : c * p.sc + r * p.sr + s * p.ss), tile[t * VL + k], p.dt);
-      }
-  }
+  for (long k = 0; k < kn; ++k)
+    for (long tap = k < whole_k ? whole_t : 0; tap < taps; ++tap) {
+      const long c = tap / window, r = tap % window / p.s, s = tap % p.s;
+      real sum = 0;
+      for (long i = 0; i < p.shares; ++i) sum += from[i * p.part_stride + tap * p.k_pad + k];
+      storeElem(w, to + k * p.sk + c * p.sc + r * p.sr + s * p.ss, sum, p.dt);
+    }
 }
 
 // grad_bias[k]: one work-item a channel and share of the batch; several shares go to part, for conv_bias_finish.

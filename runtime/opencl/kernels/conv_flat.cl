@@ -94,19 +94,20 @@ inline void packPieces(global real* d, global const real* x, const ConvParams* p
   }
 }
 
-// A task is (group, block of output channels, `group` panels). Weights lie in place (w_row: distance of two channels) or
+// A task is (group, block of output channels, its share of the panels, at most `group`). Weights lie in place (w_row: distance of two channels) or
 // packed as for conv_wide (w_row = 0).
 kernel void conv_flat(global const real* x, global const real* weights, global const void* bias, global void* y,
                       global real* scratch, const ConvParams p) {
   const long worker = get_global_id(0), workers = get_global_size(0), window = p.win.r * p.win.s;
-  const long groups = (p.panels + p.group - 1) / p.group, whole = p.x.c * window;
+  const long whole = p.x.c * window;
   const long panel_size = min(p.c_block, p.x.c) * window * NR;
   global real* panels = scratch + p.scratch_off + worker * p.scratch_stride;
   global real* sums = panels + p.group * panel_size;
   global long* pieces = (global long*)(sums + p.sums_size);
   for (long t = p.tasks * worker / workers; t < p.tasks * (worker + 1) / workers; ++t) {
-    const long j_first = t % groups * p.group, count = min(p.group, p.panels - j_first);
-    const long block = t / groups % p.k_blocks, group = t / groups / p.k_blocks;
+    const long share = t % p.shares, j_first = p.panels * share / p.shares;
+    const long count = p.panels * (share + 1) / p.shares - j_first;
+    const long block = t / p.shares % p.k_blocks, group = t / p.shares / p.k_blocks;
     const long tile_first = p.k_tiles * block / p.k_blocks, tile_end = p.k_tiles * (block + 1) / p.k_blocks;
     for (long j = 0; j < count; ++j) findPieces(pieces + j * p.pieces_size, &p, (j_first + j) * NR);
     for (long c0 = 0; c0 < p.x.c; c0 += p.c_block) {

@@ -28,7 +28,7 @@ typedef struct {
   long tasks, k_blocks, k_tiles;       // k_tiles: ceil(y.c / MR)
   long weights_off, bias_off, bias_stride, use_bias;
   long scratch_off, scratch_stride, slab_size;
-  long pixels, panels, group, c_block, w_row, sums_size, pieces_size;   // conv_flat
+  long pixels, panels, group, shares, c_block, w_row, sums_size, pieces_size;   // conv_flat
 } ConvParams;
 
 // Where a unit lies.
@@ -108,7 +108,8 @@ typedef struct {
   Units units;
   long c_block, c_blocks, shares, tasks, k_pad;
   long part_off, part_stride;
-  long scratch_off, scratch_stride, slab_size;
+  long scratch_off, scratch_stride, slab_size, places_off;  // places_off: of the taps' table, within a worker's scratch
+  long turned, turned_off;             // reals of a unit's gradient where it is turned beforehand, else 0
 } ConvWeightParams;
 
 // Where the sums of a weight gradient go. sg, sk, sc, sr, ss: strides of grad_weight (sg: between groups).

@@ -12,6 +12,7 @@ namespace {
 using namespace conv;
 
 constexpr int64_t kTileTaps = 8;
+constexpr int64_t kTurnBlocks = 4;        // blocks of input channels from which the gradient is turned once for all
 constexpr int64_t kPartReals = 64 << 10;  // sums of one task, beside its pixels in a second-level cache
 
 WeightFinishParams finishOf(const TensorRef& w, const Image& x, const Image& g, const Window& win) {
@@ -20,6 +21,24 @@ WeightFinishParams finishOf(const TensorRef& w, const Image& x, const Image& g, 
   f.sg = g.c * stride(w, 0), f.sk = stride(w, 0), f.sc = stride(w, 1), f.sr = stride(w, 2), f.ss = stride(w, 3);
   f.groups = win.groups, f.k = g.c, f.c = x.c, f.r = win.r, f.s = win.s, f.dt = storageCode(w.dtype);
   return f;
+}
+
+// Input channels of a task: as many as its sums leave room for, cut so that the workers' shares are equal. Every block
+// reads the whole gradient again, which is what more of them cost.
+int64_t blockOf(int64_t channels, int64_t window, int64_t k_pad, int64_t groups, int64_t want) {
+  const int64_t most = std::clamp<int64_t>(kPartReals / (window * k_pad), 1, channels), least = ceilDiv(channels, most);
+  int64_t best = most;
+  double best_cost = 0;
+  for (int64_t n = least; n <= std::min(channels, 2 * least); ++n) {
+    const int64_t block = ceilDiv(channels, n), tasks = ceilDiv(channels, block) * groups;
+    const int64_t all = tasks * ceilDiv(want, tasks), taps = block * window;
+    const double cost = static_cast<double>(ceilDiv(all, want) * want) / static_cast<double>(all) *
+                        static_cast<double>(ceilDiv(channels, block) * block) / static_cast<double>(channels) *
+                        static_cast<double>(ceilDiv(taps, kTileTaps) * kTileTaps) / static_cast<double>(taps) *
+                        (1 + 0.01 * static_cast<double>(n));
+    if (best_cost == 0 || cost < best_cost) best_cost = cost, best = block;
+  }
+  return best;
 }
 
 Result<void> wide(Queue& queue, const TensorRef& g, const TensorRef& x, const TensorRef& w, const ConvArgs& args) {
@@ -35,8 +54,7 @@ Result<void> wide(Queue& queue, const TensorRef& g, const TensorRef& x, const Te
   if (fewPixels(g, w, args, true)) return weightFew(queue, g, x, w, args);
   const int64_t window = c.win.r * c.win.s;
   c.k_pad = ceilDiv(c.g.c, panel) * panel;
-  c.c_block = std::clamp<int64_t>(kPartReals / (window * c.k_pad), 1, c.x.c);
-  if (c.c_block < c.x.c && c.c_block > kTileTaps) c.c_block -= c.c_block % kTileTaps;
+  c.c_block = blockOf(c.x.c, window, c.k_pad, c.win.groups, want);
   c.c_blocks = ceilDiv(c.x.c, c.c_block);
   const int64_t blocks = c.win.groups * c.c_blocks;
   c.units = planUnits(c.win, c.g, c.c_block + c.k_pad / 2, 0, real_bytes, ceilDiv(want, blocks));
@@ -44,13 +62,25 @@ Result<void> wide(Queue& queue, const TensorRef& g, const TensorRef& x, const Te
   c.tasks = blocks * c.shares;
   const size_t workers = workerCount(queue, c.tasks);
   c.slab_size = slabReals(c.units, c.c_block);
-  c.scratch_stride = c.slab_size + c.units.pixels() * c.k_pad + 64;
+  c.places_off = ceilDiv(c.slab_size + c.units.pixels() * c.k_pad + 64, 16) * 16;
+  c.scratch_stride = c.places_off + ceilDiv(c.c_block * window * 8 / static_cast<int64_t>(real_bytes), 16) * 16;
   c.part_stride = ceilDiv(c.c_block * window, kTileTaps) * kTileTaps * c.k_pad;
   const int64_t worker_reals = static_cast<int64_t>(workers) * c.scratch_stride;
-  auto scratch = Scratch::take(queue, static_cast<size_t>(worker_reals + c.tasks * c.part_stride) * real_bytes);
+  const int64_t units = c.units.count() * c.win.groups;
+  c.turned = c.c_blocks >= kTurnBlocks ? c.units.pixels() * c.k_pad : 0;
+  auto scratch =
+      Scratch::take(queue, static_cast<size_t>(worker_reals + c.tasks * c.part_stride + units * c.turned) * real_bytes);
   if (!scratch) return scratch.error();
   c.scratch_off = static_cast<int64_t>(scratch->offset() / real_bytes);
   c.part_off = c.scratch_off + worker_reals;
+  c.turned_off = c.part_off + c.tasks * c.part_stride;
+  if (c.turned) {
+    auto turn = tileKernel(queue, "conv", "conv_weight_turn", is_double);
+    if (!turn) return turn.error();
+    auto ok = queue.launch(**turn, {1, {workerCount(queue, units)}, {1}},
+                           {Arg::buffer(g.buffer), Arg::buffer(scratch->buffer()), param(c)});
+    if (!ok) return ok;
+  }
   auto sum = tileKernel(queue, "conv", "conv_weight_wide", is_double);
   if (!sum) return sum.error();
   auto ok = queue.launch(**sum, {1, {workers}, {1}},

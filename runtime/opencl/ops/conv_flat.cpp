@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kTileRows = 8;      // MR of gemm_tile.cl
 constexpr int64_t kDepth = 320;       // rows of a panel at once: with its neighbours it stays in a second-level cache
-constexpr int64_t kGroup = 4;         // panels for which a tile of weights is read once
+constexpr int64_t kGroup = 4;         // most panels for which a tile of weights is read once
 constexpr int64_t kLeastTiles = 16;   // below, packing a panel for few output channels would cost more than it saves
 constexpr int64_t kMaxWindow = 64;
 
@@ -37,10 +37,13 @@ Result<void> flat(Queue& queue, Problem p) {
   c.panels = ceilDiv(c.pixels, panel);
   c.k_tiles = ceilDiv(p.yi.c, kTileRows);
   c.c_block = std::clamp<int64_t>(kDepth / window, 1, p.xi.c);
-  c.group = std::clamp<int64_t>(ceilDiv(c.panels * p.win.groups, want), 1, kGroup);
-  const int64_t groups = ceilDiv(c.panels, c.group);
-  c.k_blocks = std::clamp<int64_t>(want / (groups * p.win.groups), 1, std::max<int64_t>(1, c.k_tiles / kLeastTiles));
-  c.tasks = p.win.groups * c.k_blocks * groups;
+  // Equal shares of the panels, as many for every worker: a driver that hands half of few work-groups to its first thread
+  // lets the other cores wait for it otherwise.
+  c.shares = ceilDiv(c.panels, kGroup);
+  if (p.win.groups < want) c.shares = std::min(c.panels, ceilDiv(c.shares, want) * want);
+  c.group = ceilDiv(c.panels, c.shares);
+  c.k_blocks = std::clamp<int64_t>(want / (c.shares * p.win.groups), 1, std::max<int64_t>(1, c.k_tiles / kLeastTiles));
+  c.tasks = p.win.groups * c.k_blocks * c.shares;
   const size_t workers = workerCount(queue, c.tasks);
   const int64_t panel_size = c.c_block * window * panel;
   c.sums_size = c.c_block < p.xi.c ? (ceilDiv(c.k_tiles, c.k_blocks) * c.group * kTileRows * panel) : 0;
@@ -51,7 +54,7 @@ Result<void> flat(Queue& queue, Problem p) {
   // Rows of weights that run through channels and taps are read where they lie, unless every tile row would fall into the
   // same few lines of a cache, or many panels would pay for it.
   const WeightParams& w = p.weights;
-  const bool in_place = w.dt == 0 && w.ss == 1 && w.sr == p.win.s && w.sq == window && w.sm * 4 % 4096 != 0 && groups <= 16;
+  const bool in_place = w.dt == 0 && w.ss == 1 && w.sr == p.win.s && w.sq == window && w.sm * 4 % 4096 != 0 && c.shares <= 16;
   const int64_t weight_reals = in_place ? 0 : p.win.groups * c.k_tiles * kTileRows * depth;
   auto scratch = Scratch::take(queue, static_cast<size_t>(worker_reals + weight_reals) * real_bytes);
   if (!scratch) return scratch.error();

@@ -33,7 +33,7 @@ struct ConvParams {
   int64_t tasks, k_blocks, k_tiles;
   int64_t weights_off, bias_off, bias_stride, use_bias;
   int64_t scratch_off, scratch_stride, slab_size;
-  int64_t pixels, panels, group, c_block, w_row, sums_size, pieces_size;
+  int64_t pixels, panels, group, shares, c_block, w_row, sums_size, pieces_size;
 };
 struct WeightParams {
   int64_t off, sg, sm, sq, sr, ss;
@@ -45,7 +45,8 @@ struct ConvWeightParams {
   Units units;
   int64_t c_block, c_blocks, shares, tasks, k_pad;
   int64_t part_off, part_stride;
-  int64_t scratch_off, scratch_stride, slab_size;
+  int64_t scratch_off, scratch_stride, slab_size, places_off;
+  int64_t turned, turned_off;
 };
 struct WeightFinishParams {
   int64_t off, sg, sk, sc, sr, ss;

@@ -147,6 +147,7 @@ const Case kCases[] = {
     {"few pixels, many output channels", 3, 8, 8, 8, 257, 3, 3, {.padding = {1, 1}}},
     {"few pixels, transposed", 2, 40, 4, 4, 20, 3, 3, {.stride = {2, 2}, .padding = {1, 1}, .transposed = true}, 1},
     {"many channels: several blocks of depth", 2, 80, 9, 9, 66, 3, 3, {.padding = {1, 1}}},
+    {"many channels: gradients turned once for many blocks of them", 5, 150, 7, 7, 136, 3, 3, {.padding = {1, 1}}},
 };
 
 }  // namespace
@@ -160,7 +161,7 @@ TEST_CASE("conv: forward and gradients over the table", "[conv]") {
 TEST_CASE("conv: dtypes", "[conv]") {
   for (DType t : {DType::float64, DType::float16, DType::bfloat16})
     for (Variant v : kVariants)
-      for (size_t i : {size_t{0}, size_t{2}, size_t{3}, size_t{7}, size_t{18}, size_t{20}, size_t{26}, std::size(kCases) - 1, std::size(kCases) - 4})
+      for (size_t i : {size_t{0}, size_t{2}, size_t{3}, size_t{7}, size_t{18}, size_t{20}, size_t{26}, std::size(kCases) - 1, std::size(kCases) - 2, std::size(kCases) - 5})
         run(kCases[i], t, v, false);
 }
 
