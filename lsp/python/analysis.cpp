@@ -28,6 +28,7 @@ Analysis analyse(std::shared_ptr<const SourceUnit> unit, Workspace& workspace, c
     Interp interp(unit, workspace, options);
     listenForFindings(interp);
     interp.run(with_programs);
+    out.steps += interp.steps();
     if (interp.abandoned()) { out.abandoned = true; return true; }
     if (!with_programs && interp.hasSites() && interp.hasPrograms()) return false;
     interp.collect(out);

@@ -78,6 +78,7 @@ struct Analysis {
   bool gave_up = false;                    // something was left out: results are what was seen
   std::string gave_up_why;
   bool abandoned = false;
+  size_t steps = 0;                        // evaluated nodes, with those of the modules that were run for it
 };
 
 struct AnalysisOptions {

@@ -143,6 +143,7 @@ Value Interp::callFunction(const Value& fn, const Args& args, const Node* n, con
     return unknown("calls nested too deeply to follow");
   }
   if (same_def >= 2) return unknown("`" + std::string(def->text) + "` calls itself");
+  if (!worthFollowing(fn, args, self)) return notFollowed(def, args, self);
   // A function of another file that left everything as it was is cut without harm: its result is not known, and that says
   // why wherever it goes. A cut call in this file leaves places out, and one that changes things leaves them as they were.
   const bool local = fn->unit != unit_.get() && !reaches_out_.count(def);
@@ -213,6 +214,7 @@ Value Interp::callFunction(const Value& fn, const Args& args, const Node* n, con
   }
 
   f.loops = loops_.size();
+  const size_t steps = steps_, news = news_;
   frames_.push_back(&f);
   const int grad = no_grad_;
   no_grad_ += fn->number == kNoGradFunction;
@@ -232,9 +234,9 @@ Value Interp::callFunction(const Value& fn, const Args& args, const Node* n, con
     heap_.merge(f.exits);
   }
   if (local && heap_.wroteOlder(f.mark, serial)) reaches_out_.insert(def);
-  if (!f.yields.empty()) return iterableOf(joinAll(f.yields));
-  if (f.returns.empty()) return none();
-  return joinAll(f.returns);
+  Value result = !f.yields.empty() ? iterableOf(joinAll(f.yields)) : f.returns.empty() ? none() : joinAll(f.returns);
+  wasFollowed(def, steps_ - steps, news_ != news, f.mark, serial, result);
+  return result;
 }
 
 Value Interp::definition(const Node* n) {

@@ -77,6 +77,9 @@ class Heap {
   uint64_t serial() const { return serial_; }    // of the object made last
   // Whether anything since the mark was written to an object that was there before `serial`.
   bool wroteOlder(size_t mark, uint64_t serial) const;
+  template <typename F> void forEachOlder(size_t mark, uint64_t serial, F&& fn) const {
+    for (size_t i = mark; i < journal_.size(); ++i) if (objects_[journal_[i].id].serial <= serial) fn(journal_[i].id, journal_[i].slot);
+  }
   Delta since(size_t mark) const;
   void rollback(size_t mark);
   // After a rollback: every slot that some path touched becomes the join over all paths.

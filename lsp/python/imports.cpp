@@ -97,6 +97,7 @@ void Interp::ensureLoaded(ObjectId scope) {
     loader.frames_.push_back(&base);
     loader.runModule(m->unit, m->scope, false);
     m->cut = loader.gave_up_;
+    module_steps_ += loader.steps();
     if (loader.abandoned_) gave_up_ = abandoned_ = true;
   }
   m->effects = heap_.settle(m->owner);

@@ -53,6 +53,7 @@ class Interp {
   void run(bool with_programs);
   bool hasSites() const { return !sites_.empty(); }
   bool abandoned() const { return abandoned_; }
+  size_t steps() const { return steps_ + module_steps_; }
   bool hasPrograms();
   ~Interp();
   Interp(const Interp&) = delete;
@@ -138,6 +139,12 @@ class Interp {
  private:
   Value callOne(const Value& callee, Args& args, const Node* n);
   Value callFunction(const Value& fn, const Args& args, const Node* n, const Value& self = nullptr);
+  // silent.cpp
+  bool carriesNothing(const Value& v, bool calls, int looks = 0) const;
+  bool leadsBack(const Value& v, int looks = 0) const;
+  bool worthFollowing(const Value& fn, const Args& args, const Value& self) const;
+  void wasFollowed(const Node* def, size_t steps, bool news, size_t mark, uint64_t serial, const Value& result);
+  Value notFollowed(const Node* def, const Args& args, const Value& self);
   Value callBound(const Value& fn, Args& args, const Node* n);
   Value instantiate(const Value& cls, const Args& args, const Node* n);
   Value callInstance(const Value& instance, Args& args, const Node* n);
@@ -251,7 +258,14 @@ class Interp {
   std::vector<std::shared_ptr<const SourceUnit>> kept_;      // units of programs
   std::unordered_map<const Node*, int> called_;
   std::set<const Node*> reaches_out_;      // functions of other files that changed something that was there before their call
-  struct Uncalled { Value fn; };
+  struct Followed {
+    int runs = 0;                          // since one found something new
+    size_t steps = 0;
+    bool loud = false;                     // must be followed again
+    std::map<std::pair<ObjectId, SlotName>, Value> writes;   // to objects that were there before the call, with their classes
+  };
+  std::unordered_map<const Node*, Followed> followed_;
+  size_t news_ = 0;                        // sites, their devices, notes, operators and findings of the file so far
   std::vector<Value> functions_;           // every function defined outside a class, in order
   std::vector<Value> classes_;
   std::map<const Node*, std::vector<Value>> instances_;   // by class
@@ -265,7 +279,7 @@ class Interp {
   struct OpSeen { size_t index; std::vector<std::set<std::string>> passes; };   // of each function around it
   std::map<std::string, OpSeen> op_seen_;
   bool spent();                            // the budget of steps or time ran out
-  size_t steps_ = 0;
+  size_t steps_ = 0, module_steps_ = 0;    // its own; of modules that were run for it
   uint64_t deadline_ = 0;
   int depth_ = 0;                          // nested evaluations
   int quiet_ = 0;                          // > 0: findings are not reported (sites are)

@@ -85,6 +85,7 @@ void Interp::noteOps(const Node* n, std::vector<OpCall> calls, const Value& devi
       if (seen.passes[i].size() < 64 && seen.passes[i].insert(ways[i]).second) first.inside[i].times += use.inside[i].times;
     return;
   }
+  ++news_;
   for (size_t i = 0; i < ways.size(); ++i) seen.passes[i].insert(ways[i]);
   for (const LoopInfo& l : loops_) if (l.exact) use.pass.push_back(l.pass);
   use.calls = std::move(calls);

@@ -103,6 +103,7 @@ void Interp::record(const Node* n, std::string call, std::string kind, const Val
   auto [it, added] = sites_.try_emplace(n);
   SiteRecord& r = it->second;
   if (added) {
+    ++news_;
     r.site.span = n->span();
     r.site.line = n->line;
     r.site.call = std::move(call);
@@ -121,9 +122,11 @@ void Interp::record(const Node* n, std::string call, std::string kind, const Val
     }
     r.site.assumed = r.site.assumed || assumed;
     if (r.site.object != object) r.site.object = 0;
-    if (r.site.bytes != bytes) { r.site.bytes.reset(); r.site.bytes_how = "differs between the calls of this line"; }
+    if (r.site.bytes != bytes) { ++news_; r.site.bytes.reset(); r.site.bytes_how = "differs between the calls of this line"; }
   }
-  r.devices = join(r.devices, device);
+  Value both = join(r.devices, device);
+  if (!added && !same(both, r.devices)) ++news_;
+  r.devices = std::move(both);
 }
 
 void Interp::markUsed(const Node* n) {
@@ -135,7 +138,9 @@ void Interp::markUsed(const Node* n) {
 }
 
 void Interp::note(const Node* n, std::string text) {
-  if (n && frame().unit == unit_.get()) notes_[n->begin] = {n->span(), std::move(text)};
+  if (!n || frame().unit != unit_.get()) return;
+  news_ += notes_.count(n->begin) == 0;
+  notes_[n->begin] = {n->span(), std::move(text)};
 }
 
 void Interp::listen(uint16_t kinds, std::function<void(Interp&, const CallEvent&)> fn) {
@@ -151,7 +156,7 @@ void Interp::emit(E kind, const Node* n, std::string_view call, const Value& rec
 
 void Interp::report(Finding f, const SourceUnit* unit) {
   if (unit != unit_.get()) return;
-  findings_.try_emplace({f.span.begin, f.code}, std::move(f));
+  news_ += findings_.try_emplace({f.span.begin, f.code}, std::move(f)).second;
 }
 
 void Interp::sourceOfDefault(const Node* n, const Value& v, std::string name) {

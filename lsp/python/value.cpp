@@ -100,8 +100,10 @@ void addAlternative(std::vector<Value>& out, const Value& v) {
     for (const auto& i : v->items) addAlternative(out, i);
     return;
   }
+  // One device from very many places is still one device; the first places are enough to name.
+  const bool places = out.size() >= kMaxAlternatives / 2 && (v->kind == V::device || v->kind == V::string || v->kind == V::runtime);
   for (auto& o : out) {
-    if (same(o, v)) return;
+    if (same(o, v) || (places && o->kind == v->kind && o->text == v->text)) return;
     if (o->kind == V::unknown && v->kind == V::unknown) {  // one reason is enough
       if (o->loader != v->loader) {
         auto merged = makeVal(*o);

@@ -110,6 +110,10 @@ std::shared_ptr<const SourceUnit> Workspace::file(const std::string& path) {
   return unit;
 }
 
+bool Workspace::inRoots(const std::string& folder) const {
+  return std::any_of(roots_.begin(), roots_.end(), [&](const auto& r) { return folder == r || folder.starts_with(r == "/" ? r : r + "/"); });
+}
+
 std::string Workspace::resolve(const std::string& from_path, const std::string& module) {
   if (from_path.empty() || module.empty()) return {};
   const std::string folder = parentOf(from_path);
@@ -130,7 +134,9 @@ std::string Workspace::resolve(const std::string& from_path, const std::string& 
     // A package's own absolute imports: the folder above the outermost __init__.py.
     std::string up = dir;
     while (up.size() > 1 && status(up + "/__init__.py").regular) up = parentOf(up);
-    if (up != dir) bases.push_back(up);
+    // Other packages beside it are the workspace's only inside the roots: installed libraries stand beside each other too.
+    const std::string own = up + "/" + relative.substr(0, relative.find('/'));
+    if (up != dir && (inRoots(up) || dir == own || dir.starts_with(own + "/"))) bases.push_back(up);
     for (const auto& r : roots_) {
       bases.push_back(r);
       bases.push_back(r + "/src");

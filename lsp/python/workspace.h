@@ -84,6 +84,7 @@ class Workspace {
   struct Imports { int64_t stamp = -1, size = -1; bool words = false, settings = false; std::vector<std::string> files, setters, calls; };
   struct Walk;                                                 // of the roots' folders, between two calls of index()
   const Status& status(const std::string& path);
+  bool inRoots(const std::string& folder) const;
   bool listRoots(uint64_t until);                              // false: not yet done
   Imports importsOf(const std::string& path, std::string_view text);
   const Imports& importsNow(const std::string& path);          // of the file as it is on the disk, read if it was not yet
