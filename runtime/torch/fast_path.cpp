@@ -43,6 +43,7 @@
 #include "runtime/torch/ops/registry.h"
 #include "runtime/torch/refusals.h"
 #include "runtime/torch/state.h"
+#include "runtime/torch/structured.h"
 
 namespace flagos::glue {
 namespace {
@@ -168,7 +169,10 @@ struct Typed<Op, general, R(A...)> {
     Key key;
     (look(key, args), ...);
     ocl::Device* device = key.plain ? openedDevice(key.device) : nullptr;
-    if (!device) return general(args...);
+    if (!device) {
+      const HideOut hide;
+      return general(args...);
+    }
     key.signature.op = name;
     key.signature.device = static_cast<uint8_t>(key.device);
     key.signature.queue_idle = currentQueue(*device).idle();
@@ -180,6 +184,7 @@ struct Typed<Op, general, R(A...)> {
       if constexpr (kFunctional) return onQueue(*device, r, args...);
     }
     lastDecision() = {};
+    const HideOut hide;
     auto&& out = general(args...);
     const Decision& d = lastDecision();
     const bool known = d.place == Place::host ? device->sharedMemory()

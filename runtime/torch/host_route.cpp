@@ -16,6 +16,7 @@
 #include "runtime/torch/ops/registry.h"
 #include "runtime/torch/refusals.h"
 #include "runtime/torch/state.h"
+#include "runtime/torch/structured.h"
 
 namespace flagos::glue {
 namespace {
@@ -360,7 +361,10 @@ at::Tensor hostView(const at::Tensor& npu) {
 }
 
 namespace {
-void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) { hostRoute(op, stack); }
+void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+  const RecordAgain record;
+  hostRoute(op, stack);
+}
 }  // namespace
 
 void installHostRoute() {

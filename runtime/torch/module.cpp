@@ -23,6 +23,7 @@
 #include "runtime/torch/refusals.h"
 #include "runtime/torch/service.h"
 #include "runtime/torch/state.h"
+#include "runtime/torch/structured.h"
 
 namespace py = pybind11;
 
@@ -45,6 +46,7 @@ void install(const std::string& torch_dir, const std::string& flagos_dir, std::s
   installHostKernels();
   registerNativeOps();
   installFastPath();
+  installStructuredForms();
   installAutocast();
   installRefusals();
   installProfiler();

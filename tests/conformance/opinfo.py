@@ -132,10 +132,16 @@ def main():
         write({"check": check, "name": name})   # so that a crash names its entry
         return True
 
+    judged = 0
+
     def finished(row):
+        nonlocal judged
+        judged += 1
         write(row)
         if row["verdict"] not in ("equal", "none"):
-            print(f"{row['verdict']:8} {row['check']} {row['name']}: {row['reason']}", flush=True)
+            print(f"{row['verdict']:8} {row['check']} {row['dtype']} {row['name']}: {row['reason']}", flush=True)
+        if judged % 100 == 0:
+            print(f"{judged} entries of {args.dtype}, shard {args.shard}, as far as {row['name']}", flush=True)
 
     shard = tuple(int(x) for x in args.shard.split("/"))
     rows = survey(chosen, getattr(torch, args.dtype), shard, args.only, args.samples, begin, finished)

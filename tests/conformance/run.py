@@ -3,7 +3,8 @@
     python tests/conformance/run.py [CHECK ...] [--dtype float32 ...] [--part I/N] [--json FILE]
     python tests/conformance/run.py --all        every check and dtype, in both memory modes (hours on one core)
 
-Prints four counts per check and dtype: executed, equal, refused, wrong. Ends with 1 if anything is wrong.
+Prints what is not equal as it is found, then four counts per check and dtype: executed, equal, refused, wrong. Ends with 1
+if anything is wrong.
 """
 import argparse
 import json
@@ -33,14 +34,16 @@ class Rows:
                     self.done.append(row)
 
 
-def run_shard(checks, dtype, shard, path, env=None, samples=6, timeout=7200, log=sys.stderr):
-    """All rows of a shard. The process is started again after a crash, behind the entry that caused it."""
+def run_shard(checks, dtype, shard, path, env=None, samples=6, timeout=7200, log=sys.stderr, live=False):
+    """All rows of a shard. The process is started again after a crash, behind the entry that caused it. `live`: what the
+    process prints is shown as it comes."""
     command = [sys.executable, os.path.join(HERE, "opinfo.py"), *checks, "--dtype", dtype, "--shard", "%d/%d" % shard,
                "--threads", "1", "--samples", str(samples), "--json", path, "--skip", path]
     full = {**os.environ, "OMP_NUM_THREADS": "1", **(env or {})}
     open(path, "a").close()
+    shown = None if live else subprocess.DEVNULL
     while True:
-        done = subprocess.run(command, env=full, capture_output=True, text=True, errors="replace", timeout=timeout)
+        done = subprocess.run(command, env=full, stdout=shown, stderr=subprocess.PIPE, text=True, errors="replace", timeout=timeout)
         rows = Rows(path)
         if done.returncode == 0:
             return rows.done
@@ -54,7 +57,7 @@ def run_shard(checks, dtype, shard, path, env=None, samples=6, timeout=7200, log
             f.write(json.dumps(row) + "\n")
 
 
-def survey(checks, dtypes, part=(0, 1), workers=2, env=None, samples=6, folder=None):
+def survey(checks, dtypes, part=(0, 1), workers=2, env=None, samples=6, folder=None, live=False):
     """Rows of the part'th of N parts of all entries, by `workers` processes at a time. Raises what a worker raised."""
     folder = folder or tempfile.mkdtemp(prefix="flagos-conformance-")
     jobs = [(dtype, (part[0] + part[1] * i, part[1] * workers)) for dtype in dtypes for i in range(workers)]
@@ -67,7 +70,8 @@ def survey(checks, dtypes, part=(0, 1), workers=2, env=None, samples=6, folder=N
                     return
                 dtype, shard = jobs.pop(0)
             try:
-                got = run_shard(checks, dtype, shard, os.path.join(folder, f"{dtype}-{shard[0]}-{shard[1]}.jsonl"), env, samples)
+                path = os.path.join(folder, f"{dtype}-{shard[0]}-{shard[1]}.jsonl")
+                got = run_shard(checks, dtype, shard, path, env, samples, live=live)
             except Exception as error:  # noqa: BLE001 - handed to the caller
                 with lock:
                     errors.append(error)
@@ -134,7 +138,7 @@ def main():
     everything = []
     for mode, env in modes.items():
         start = time.monotonic()
-        rows = survey(checks, dtypes, part, args.workers, env, args.samples)
+        rows = survey(checks, dtypes, part, args.workers, env, args.samples, live=True)
         everything += [{**r, "mode": mode} for r in rows]
         print(*others(rows), sep="\n")
         print(f"{mode}, {time.monotonic() - start:.0f} s\n{table(rows)}", flush=True)

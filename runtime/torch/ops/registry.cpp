@@ -14,6 +14,7 @@
 #include "runtime/torch/decision.h"
 #include "runtime/torch/host_route.h"
 #include "runtime/torch/state.h"
+#include "runtime/torch/structured.h"
 
 namespace flagos::glue {
 namespace {
@@ -194,6 +195,7 @@ struct Invoker {
   void run(const c10::OperatorHandle& op, torch::jit::Stack* stack) const {
     const auto& schema = op.schema();
     const size_t n = schema.arguments().size();
+    const RecordAgain record;
     c10::IValue* args = stack->data() + (stack->size() - n);
     const int index = nativeDevice(args, n);
     if (index < 0) {

@@ -91,3 +91,80 @@ def test_cpu_only_profiles_and_repeated_ones():
         print(counts, seen)
     """
     assert good(code, **ENV).splitlines()[-1] == "[0, 1, 1, 0] [2]"
+
+
+def test_an_operator_is_one_event_whatever_its_form():
+    """PyTorch derives most operators from their out= form; a profile has what a CPU's or a CUDA device's would have."""
+    code = """
+        import json, torch
+        from torch.profiler import ProfilerActivity, profile
+        def work(device):
+            torch.manual_seed(0)
+            a, b = torch.randn(40, 40).to(device), torch.randn(40, 40).to(device)
+            c, d = torch.empty_like(a), a.clone()
+            calls = [lambda: a + b, lambda: a.sin(), lambda: d.sin_(), lambda: d.add_(b), lambda: torch.maximum(a, b), lambda: d.mul_(2.0),
+                     lambda: torch.add(a, b, out=c), lambda: torch.sin(a, out=c), lambda: a.cumsum(0), lambda: torch.topk(a, 3),
+                     lambda: a.amax(1), lambda: a.clamp(0, 1), lambda: torch.lerp(a, b, 0.5), lambda: a @ b, lambda: a.softmax(1),
+                     lambda: torch.addmm(a, a, b), lambda: a.digamma(), lambda: torch.nn.functional.avg_pool2d(a[None], 2)]
+            return lambda: [call() for call in calls]
+        def profiled(device, *activities):
+            run = work(device)
+            run()
+            torch.npu.synchronize()
+            with profile(activities=[ProfilerActivity.CPU, *activities]) as prof:
+                run()
+                torch.npu.synchronize()
+            return prof
+        cpu, npu = profiled("cpu"), profiled("npu", ProfilerActivity.NPU)
+        names = ["add", "add_", "sin", "sin_", "maximum", "mul_", "cumsum", "topk", "amax", "clamp", "lerp", "mm", "softmax", "_softmax",
+                 "addmm", "digamma", "avg_pool2d"]
+        count = lambda prof: {e.key[6:]: e.count for e in prof.key_averages() if e.key[6:] in names and e.key.startswith("aten::")}
+        rows = {e.key: e for e in npu.key_averages()}
+        device = [e for e in npu.events() if str(e.device_type).endswith(("PrivateUse1", "NPU"))]
+        print(json.dumps(dict(cpu=count(cpu), npu=count(npu), own=sum(e.self_device_time_total for k, e in rows.items() if k.startswith("aten::")),
+                              kernels=sum(e.time_range.elapsed_us() for e in device),
+                              add=[rows["aten::add"].device_time_total, rows["aten::add"].self_device_time_total],
+                              empty=[sorted(e.key for e in p.key_averages() if e.key.startswith("aten::empty")) for p in (npu, cpu)])))
+    """
+    for env in (ENV, {"FLAGOS_ROUTE": "host"}):
+        got = json.loads(good(code, **env).splitlines()[-1])
+        assert len(got["cpu"]) == 17 and got["cpu"]["add"] == 2 and got["npu"] == got["cpu"], got
+        assert set(got["empty"][0]) <= set(got["empty"][1]), "results are made without a row of their own, as on the CPU"
+        if env is ENV:
+            assert got["add"][0] == got["add"][1] > 0, "a kernel is counted once in its operator's total"
+            assert abs(got["own"] - got["kernels"]) <= got["kernels"] * 1e-3, got
+
+
+def test_one_addition_is_one_operator_and_one_kernel():
+    code = """
+        import torch
+        from torch.profiler import ProfilerActivity, profile
+        a, b = torch.randn(8, 8, device="npu"), torch.randn(8, 8, device="npu")
+        a + b; torch.npu.synchronize()
+        for view in (slice(None), slice(None, None, 2)):      # the short way, and the general one
+            with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.NPU]) as prof:
+                a[:, view] + b[:, view]
+                torch.npu.synchronize()
+            print({e.key: e.count for e in prof.key_averages() if e.key not in ("aten::slice", "aten::as_strided", "aten::alias")})
+    """
+    rows = good(code, **ENV).splitlines()[-2:]
+    assert rows == ["{'aten::add': 1, 'clEnqueueNDRangeKernel': 1, 'flat': 1}", "{'aten::add': 1, 'clEnqueueNDRangeKernel': 1, 'rows': 1}"], rows
+
+
+def test_what_an_operator_calls_is_still_seen_and_an_error_leaves_recording_on():
+    code = """
+        import torch
+        from torch.profiler import ProfilerActivity, profile
+        a, b = torch.randn(8, 8, device="npu"), torch.randn(3, device="npu")
+        with profile(activities=[ProfilerActivity.CPU]) as prof:
+            try: torch.maximum(a, b)
+            except RuntimeError as error: print(str(error)[:30])
+            try: a.digamma_().sin_(1)
+            except TypeError: pass
+            a.var(0)
+            torch.nn.functional.linear(a, a)
+        print(sorted(e.key for e in prof.key_averages() if e.key.startswith("aten::")))
+    """
+    lines = good(code).splitlines()[-2:]
+    assert lines[0] == "The size of tensor a (8) must " and "'aten::var'" in lines[1]
+    assert all(f"'aten::{name}'" in lines[1] for name in ("maximum", "digamma_", "linear", "mm", "t", "transpose")), lines[1]
