@@ -1,6 +1,7 @@
 // `flagos devices`: every device found, with the source of each number, and why each probe found nothing.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
 
@@ -30,6 +31,8 @@ std::string bandwidthText(const Metric& m) {
   return buf;
 }
 
+bool has(const std::vector<std::string>& all, std::string_view one) { return std::find(all.begin(), all.end(), one) != all.end(); }
+
 void printDevice(const dal::Device& d, const std::string& torch_name, bool why) {
   std::cout << (d.index ? torch_name + ":" + std::to_string(*d.index) : std::string("-")) << "  " << d.name << "  ("
             << dal::kindName(d.kind);
@@ -54,7 +57,9 @@ void printDevice(const dal::Device& d, const std::string& torch_name, bool why) 
   if (!d.dtypes.empty()) {
     std::cout << "    dtypes:";
     for (const std::string& t : d.dtypes) std::cout << " " << t;
-    std::cout << "\n";
+    std::cout << "\n            float16 bfloat16 are kept in 2 bytes and computed in float32"
+              << (has(d.dtypes, "float16") ? ", although the device computes float16 itself" : "") << "\n";
+    if (!has(d.dtypes, "float64")) std::cout << "            float64 has no kernels here: the device computes none\n";
   }
   std::cout << "    stable id: " << d.stable_id << "\n";
   if (!why) return;

@@ -13,6 +13,7 @@
 
 #include "profiler/cli/command.h"
 #include "profiler/cli/torch_presence.h"
+#include "runtime/base/bytes.h"
 #include "runtime/base/json.h"
 #include "runtime/base/paths.h"
 #include "runtime/base/settings.h"
@@ -54,7 +55,7 @@ std::string processor() {
   const auto colon = p == std::string::npos ? p : text->find(": ", p);
   return (colon == std::string::npos ? std::string("unknown processor")
                                      : text->substr(colon + 2, text->find('\n', colon) - colon - 2)) +
-         ", " + std::to_string(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))) + " cores";
+         ", " + counted(static_cast<uint64_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))), "core");
 }
 
 // The loader library's file, and the drivers that the vendors folder announces to it.
@@ -114,7 +115,7 @@ Json torchPart(std::vector<Problem>& problems) {
     j["looked_for"] = Json::array();
     for (const std::string& f : t.looked_for) j["looked_for"].push_back(tilde(f));
     problems.push_back({"PyTorch is not installed: torch/version.py was looked for in " +
-                            std::to_string(t.looked_for.size()) + " places (VIRTUAL_ENV, CONDA_PREFIX, ~/.local, /usr)",
+                            counted(t.looked_for.size(), "place") + " (VIRTUAL_ENV, CONDA_PREFIX, ~/.local, /usr)",
                         "pip install torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"});
     return j;
   }

@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <map>
 
 #include "profiler/view/screens.h"
 
@@ -15,10 +16,13 @@ Table linesScreen(const std::vector<telemetry::ProcessRow>& processes) {
                {"Time", true, "device time since a viewer came"},
                {"Share", true, "of all device time of the process"},
                {"Calls", true, "operator calls"},
-               {"State", false, "exact, moved, edited or gone: the line against the file as it is now"}};
+               {"State", false, "exact, moved, edited or gone: the line against the file as it is now"},
+               {"Call", false, "which call of the line, as the file has it"}};
   t.note = "No source line holds device memory yet.";
   for (const auto& p : processes) {
     const Metric total = totalDeviceTime(p);
+    std::map<std::string, int> calls;   // of each line that is shown
+    for (const auto& s : p.sites) ++calls[placeText(p, s) + s.device];
     for (const auto& s : p.sites) {
       Metric share = Metric::missing("%", s.device_time.why_missing);
       if (s.device_time.value && total.value && *total.value > 0)
@@ -29,9 +33,11 @@ Table linesScreen(const std::vector<telemetry::ProcessRow>& processes) {
         std::snprintf(text, sizeof text, "%.1f %%", *share.value);
         shareCell.text = text;
       }
-      t.rows.push_back({{countCell(static_cast<uint64_t>(p.pid)), textCell(placeText(p, s), s.file), textCell(s.qualname),
+      std::string place = placeText(p, s);
+      if (calls[place + s.device] > 1 && s.column >= 0) place += ":" + std::to_string(s.column + 1);
+      t.rows.push_back({{countCell(static_cast<uint64_t>(p.pid)), textCell(place, s.file), textCell(s.qualname),
                          textCell(s.device), metricCell(s.live_bytes), metricCell(s.peak_bytes), metricCell(s.device_time),
-                         shareCell, countCell(s.calls), textCell(p.state == "ended" ? s.state + ", ended" : s.state)},
+                         shareCell, countCell(s.calls), textCell(p.state == "ended" ? s.state + ", ended" : s.state), textCell(s.text)},
                         s.file, s.line});
     }
   }

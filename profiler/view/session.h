@@ -41,7 +41,7 @@ class Session {
 
 // The `flagos top --once --json` document.
 Json topDocument(const std::vector<telemetry::ProcessRow>&);
-// Compares each site with its file as it is on disk now and sets SiteRow::state.
+// Compares each site with its file as it is on disk now and sets SiteRow::state, and its text where that is "exact".
 void markDrift(telemetry::ProcessRow&);
 
 }  // namespace flagos::view

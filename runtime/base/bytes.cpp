@@ -8,7 +8,7 @@ namespace flagos {
 
 Result<size_t> parseBytes(std::string_view text) {
   const std::string given = "FLAGOS_MEMORY_LIMIT=" + std::string(text);
-  const char* todo = "write a number, or one with K, M, G or T (8G)";
+  const char* todo = "Write a number, or one with K, M, G or T (8G)";
   const Error bad = fail(given + " is not a number of bytes", todo);
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -28,6 +28,10 @@ Result<size_t> parseBytes(std::string_view text) {
   if (bytes < 1) return fail(given + " leaves no memory at all", todo);
   if (!(bytes < std::ldexp(1.0, 62))) return fail(given + " is more than any device has", todo);
   return static_cast<size_t>(bytes);
+}
+
+std::string counted(uint64_t n, std::string_view noun) {
+  return std::to_string(n) + " " + std::string(noun) + (n == 1 ? "" : "s");
 }
 
 }  // namespace flagos

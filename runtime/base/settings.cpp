@@ -94,17 +94,19 @@ std::string valueProblem(const std::string& name, const std::string& value) {
 
 std::vector<std::string> settingWarnings() {
   std::vector<std::string> names, out;
-  for (const Setting& s : settings()) names.emplace_back(s.name);
+  constexpr size_t kPrefix = 7;   // what all have in common says nothing about which was meant
+  for (const Setting& s : settings()) names.emplace_back(s.name.substr(kPrefix));
   for (char** e = environ; e && *e; ++e) {
     const std::string_view entry(*e);
-    if (entry.substr(0, 7) != "FLAGOS_" || entry.starts_with("FLAGOS_POCL_CACHE_OF=")) continue;   // ours, see opencl/pocl_cache
+    if (entry.substr(0, kPrefix) != "FLAGOS_" || entry.starts_with("FLAGOS_POCL_CACHE_OF=")) continue;   // ours, see opencl/pocl_cache
     const auto eq = entry.find('=');
     const std::string name(entry.substr(0, eq));
     const std::string_view value = eq == std::string_view::npos ? std::string_view() : entry.substr(eq + 1);
     const auto row = std::find_if(settings().begin(), settings().end(), [&](const Setting& s) { return s.name == name; });
     if (row == settings().end()) {
-      const std::string near = nearest(name, names);
-      out.push_back(name + " is not a FlagOS setting" + (near.empty() ? "" : "; did you mean " + near + "?"));
+      const std::string near = nearest(std::string_view(name).substr(kPrefix), names);
+      out.push_back(name + " is not a FlagOS setting" +
+                    (near.empty() ? "; `flagos doctor` lists them" : "; did you mean FLAGOS_" + near + "?"));
       continue;
     }
     if (std::string why = valueProblem(name, std::string(value)); !why.empty()) {

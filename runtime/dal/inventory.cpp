@@ -10,6 +10,14 @@
 
 namespace flagos::dal {
 namespace {
+// What kernels take beside `dtypes`: kept in 2 bytes, computed wider. Empty for a device that cannot be used.
+Json stored(const Device& d) {
+  Json out = Json::array();
+  for (const char* t : {"float16", "bfloat16"})
+    if (!d.dtypes.empty()) out.push_back(Json{{"dtype", t}, {"computed_in", "float32"}});
+  return out;
+}
+
 Json orNull(const std::string& s) { return s.empty() ? Json(nullptr) : Json(s); }
 }  // namespace
 
@@ -78,6 +86,7 @@ Json toJson(const Inventory& inventory) {
            {"bandwidth", toJson(d.bandwidth)},
            {"torch", toJson(d.torch)},
            {"dtypes", d.dtypes},
+           {"dtypes_stored", stored(d)},
            {"sort_key", d.sort_key}};
     if (!d.pci_candidates.empty()) j["pci_candidates"] = d.pci_candidates;
     devices.push_back(std::move(j));

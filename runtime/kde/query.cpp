@@ -4,6 +4,7 @@
 #include <charconv>
 #include <vector>
 
+#include "runtime/base/bytes.h"
 #include "runtime/base/settings.h"
 #include "runtime/kde/catalog/native_ops.h"
 #include "runtime/kde/families.h"
@@ -87,7 +88,7 @@ Result<void> checkProduct(const std::string& op, const Signature& s) {
 Result<void> readDtypes(const std::string& text, Signature& s) {
   const auto names = words(text.empty() ? "float32" : text, ", ");
   if (names.size() > 1 && names.size() != s.nargs)
-    return fail(std::to_string(names.size()) + " dtypes for " + std::to_string(s.nargs) + " operands", "Give one, or one per operand");
+    return fail(counted(names.size(), "dtype") + " for " + counted(s.nargs, "operand"), "Give one, or one per operand");
   for (int i = 0; i < s.nargs; ++i) {
     const std::string& name = names.size() == 1 ? names[0] : names[static_cast<size_t>(i)];
     const auto t = dtypeFromName(name);
@@ -105,7 +106,7 @@ Result<void> readLayouts(const std::string& text, Signature& s) {
   const auto names = words(text, ", ");
   if (names.empty()) return {};
   if (names.size() > 1 && names.size() != s.nargs)
-    return fail(std::to_string(names.size()) + " layouts for " + std::to_string(s.nargs) + " operands", "Give one, or one per operand");
+    return fail(counted(names.size(), "layout") + " for " + counted(s.nargs, "operand"), "Give one, or one per operand");
   const std::vector<std::string> known{"contiguous", "channels_last", "strided", "overlapping"};
   for (int i = 0; i < s.nargs; ++i) {
     const std::string& name = names.size() == 1 ? names[0] : names[static_cast<size_t>(i)];

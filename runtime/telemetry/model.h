@@ -27,6 +27,7 @@ struct SiteRow {
   std::string file, qualname;
   int line = 0, end_line = 0, column = -1, end_column = -1;
   std::string call_hash;               // hex
+  std::string text;                    // of the call, in one line; only viewers fill it, where the file has it
   uint32_t backward_of = 0;            // site id, or 0
   std::string device;                  // "npu:0"
   Metric live_bytes, peak_bytes, device_time;

@@ -38,7 +38,7 @@ std::string holdersText(mou::Pool& pool) {
   std::string text;
   for (const auto& h : pool.holders(5)) {
     const auto* site = telemetry::site(h.site);
-    text += "\n  " + formatBytes(static_cast<double>(h.bytes)) + " in " + std::to_string(h.blocks) + " blocks: " +
+    text += "\n  " + formatBytes(static_cast<double>(h.bytes)) + " in " + counted(h.blocks, "block") + ": " +
             (site ? site->file + ":" + std::to_string(site->line) : std::string("not attributed to a line"));
   }
   return text.empty() ? text : "\nLargest holders:" + text;

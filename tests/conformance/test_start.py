@@ -173,3 +173,40 @@ def test_a_kernel_in_a_forked_child_is_an_error_and_not_a_hang():
 def test_unknown_settings_are_named():
     _, _, err = python("import torch", FLAGOS_FALBACK="warn")
     assert "FLAGOS_FALBACK" in err and "FLAGOS_FALLBACK" in err
+
+
+@pytest.mark.parametrize("setting, said", [
+    ({"FLAGOS_MEMORY_LIMIT": "lots"}, "FLAGOS_MEMORY_LIMIT=lots is not a number of bytes. Write a number, or one with K, M, G or T (8G)"),
+    ({"FLAGOS_TELEMETRY_TCP": "70000"}, "FLAGOS_TELEMETRY_TCP=70000 is no port. Use 1 to 65535, or 0 for any free port"),
+    ({"FLAGOS_BOGUS": "1"}, "FLAGOS_BOGUS is not a FlagOS setting; `flagos doctor` lists them"),
+    ({"FLAGOS_ROUT": "host"}, "FLAGOS_ROUT is not a FlagOS setting; did you mean FLAGOS_ROUTE?"),
+])
+def test_a_bad_setting_is_said_once(setting, said):
+    code = """
+        import sys, torch, torch.multiprocessing as mp
+        try: torch.ones(2, device="npu").add_(1).cpu()
+        except RuntimeError as error: print(error, file=sys.stderr)
+        child = mp.get_context("spawn").Process(target=print, args=("child",))
+        child.start(); child.join()
+    """
+    status, out, errors = python(code, **setting)
+    assert (status, out) == (0, "child\n") and errors.count(said) == 1 and errors.count(next(iter(setting))) == 1 + ("mean" in said), errors
+
+
+def test_an_index_beyond_eight_bits_is_refused_where_it_is_seen():
+    """torch.device() and .to() with a string wrap such an index inside PyTorch, before any backend sees it (docs/pytorch.md)."""
+    code = """
+        import torch
+        x, m = torch.ones(1), torch.nn.Linear(1, 1)
+        for i in (128, 256, 300):
+            for make in (lambda: torch.npu.set_device(i), lambda: torch.npu.set_device(f"npu:{i}"), lambda: x.npu(i), lambda: m.npu(i),
+                         lambda: torch.npu.device(i), lambda: torch.npu.synchronize(i), lambda: torch.npu.get_device_name(f"npu:{i}"),
+                         lambda: torch.npu.memory_allocated(i), lambda: torch.npu.Stream(device=i), lambda: torch.npu.get_rng_state(i)):
+                try: make(); print("made")
+                except RuntimeError as error: assert str(error).startswith(f"npu:{i} does not exist: this machine has "), error
+        for name in ("npu:300", "npu:128"):
+            try: x.to(name); print("made")
+            except RuntimeError as error: assert "does not exist" in str(error), error
+        print(torch.npu.current_device())
+    """
+    assert good(code) == "0\n"

@@ -1,6 +1,7 @@
 // PCI sysfs: which accelerators are plugged in, who they are, and whether they may be touched at all.
 #include <algorithm>
 
+#include "runtime/base/bytes.h"
 #include "runtime/dal/fingerprint/database.h"
 #include "runtime/dal/pci_address.h"
 #include "runtime/dal/probes/probes.h"
@@ -86,7 +87,7 @@ ProbeReport probePci(const Root& root, Facts& facts) {
   }
   if (report.found == 0)
     report.why_nothing =
-        "none of the " + std::to_string(names.size()) + " functions in " + kDevices +
+        "none of the " + counted(names.size(), "function") + " in " + kDevices +
         " is a display (03xx), co-processor (0b40) or accelerator (1200), or of a listed accelerator vendor";
   return report;
 }

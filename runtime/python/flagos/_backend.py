@@ -1,6 +1,7 @@
 """Takes PyTorch's one slot for outside devices (PrivateUse1), if it is free, and puts ``torch.npu`` there."""
 
 import atexit
+import multiprocessing
 import os
 import sys
 
@@ -60,8 +61,12 @@ def load():
         _say(f"the '{name}' device could not be registered: {error}")
         return
     _state = "loaded"
+    if multiprocessing.parent_process() is not None:
+        return  # the parent has said it
     for warning in core.setting_warnings():
-        print(f"flagos: {warning}", file=sys.stderr)
+        # What the device refuses, or does without, is said where it is opened.
+        if not warning.startswith(("FLAGOS_MEMORY_LIMIT=", "FLAGOS_TELEMETRY_TCP=")):
+            print(f"flagos: {warning}", file=sys.stderr)
 
 
 def _script():

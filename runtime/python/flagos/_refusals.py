@@ -1,12 +1,15 @@
 """What PyTorch's Python side does not do on the npu, refused in one sentence that says what works instead."""
 
 import functools
+from multiprocessing.reduction import ForkingPickler
 
 
 def install(torch, name, core):
     _numpy_and_dlpack(torch, name, core)
     _compile(torch, name)
     _process_groups(torch, name)
+    _other_processes(torch, name)
+    _far_indices(torch)
 
 
 def _is_npu(torch, obj, name):
@@ -104,6 +107,97 @@ def _touches(torch, graph, inputs, name):
         value = node.meta.get("example_value")
         found += [v for v in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(v, torch.Tensor)]
     return any(t.device.type == name for t in found)
+
+
+# ---- torch.multiprocessing ----
+
+
+def _other_processes(torch, name):
+    """No other process knows the memory: PyTorch's own text names neither the device nor what to do, or it says nothing."""
+    storage = torch.UntypedStorage
+
+    def refuse(device):
+        raise RuntimeError(f"a tensor on {device} cannot be shared with another process, which has no access to its memory: "
+                           f"send t.cpu(), and let the receiver call .to({str(device)!r}).")
+
+    def guarded(original):
+        @functools.wraps(original)
+        def share(self, *args, **options):
+            if self.device.type == name:
+                refuse(self.device)
+            return original(self, *args, **options)
+
+        return share
+
+    for function in ("_share_fd_cpu_", "_share_filename_cpu_", "share_memory_"):
+        setattr(storage, function, guarded(getattr(storage, function)))
+    # One without elements would arrive as the CPU's.
+    ForkingPickler.register(storage, guarded(torch.multiprocessing.reductions.reduce_storage))
+    is_shared = storage.is_shared
+
+    @functools.wraps(is_shared)
+    def is_shared_(self):
+        return self.device.type != name and is_shared(self)
+
+    storage.is_shared = is_shared_
+    _loader_workers(torch, name, refuse)
+
+
+def _loader_workers(torch, name, refuse):
+    """A worker's queue would print the error and drop the batch, and the loader would wait for it for ever."""
+    worker = torch.utils.data._utils.worker
+    loop = worker._worker_loop
+
+    class Queue:
+        def __init__(self, inner):
+            self._inner = inner
+
+        def __getattr__(self, attribute):
+            return getattr(self._inner, attribute)
+
+        def put(self, item, *args, **options):
+            try:
+                _find_npu(torch, item, name, refuse)
+            except RuntimeError:
+                info = torch.utils.data.get_worker_info()
+                where = f"in DataLoader worker process {info.id if info else '?'}"
+                item = (item[0], torch._utils.ExceptionWrapper(where=where))
+            return self._inner.put(item, *args, **options)
+
+    @functools.wraps(loop)
+    def _worker_loop(dataset_kind, dataset, index_queue, data_queue, *args, **options):
+        return loop(dataset_kind, dataset, index_queue, Queue(data_queue), *args, **options)
+
+    worker._worker_loop = _worker_loop
+
+
+def _find_npu(torch, value, name, found):
+    if isinstance(value, torch.Tensor):
+        if value.device.type == name:
+            found(value.device)
+    elif isinstance(value, dict):
+        for v in value.values():
+            _find_npu(torch, v, name, found)
+    elif isinstance(value, (list, tuple)):
+        for v in value:
+            _find_npu(torch, v, name, found)
+
+
+# ---- device indices ----
+
+
+def _far_indices(torch):
+    from flagos import npu
+
+    module = torch.utils.backend_registration
+    original = module._normalization_device
+
+    @functools.wraps(original)
+    def _normalization_device(custom_backend_name, device=None):   # of t.npu(256) and module.npu(256)
+        npu._refuse_far(device)
+        return original(custom_backend_name, device)
+
+    module._normalization_device = _normalization_device
 
 
 # ---- torch.distributed ----

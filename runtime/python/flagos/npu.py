@@ -19,6 +19,14 @@ def _set_name(name):
     _name = name
 
 
+def _refuse_far(device):
+    """PyTorch keeps an index in 8 bits, so that npu:256 becomes npu:0: refused here, before it does."""
+    index = device if isinstance(device, int) else device.rpartition(":")[2] if isinstance(device, str) else ""
+    if str(index).isdecimal() and int(index) > 127:
+        n = _C.device_count()
+        raise RuntimeError(f"{_name}:{int(index)} does not exist: this machine has {n} {_name} device{'' if n == 1 else 's'}.")
+
+
 def _index(device, optional=True):
     """Device index of an int, string, torch.device or None (the current device)."""
     if device is None:
@@ -28,8 +36,10 @@ def _index(device, optional=True):
     if isinstance(device, bool):
         raise TypeError("a device is an index, a string or a torch.device, not a bool")
     if isinstance(device, int):
+        _refuse_far(device)
         return _C.checked_index(device) if device >= 0 else _C.current_device()
     if isinstance(device, str):
+        _refuse_far(device)
         device = torch.device(device)
     if isinstance(device, globals()["device"]):
         return device.index

@@ -104,7 +104,9 @@ Unpacked unpack(OpCall& c, const at::Tensor& lu, const at::Tensor& pivots, bool 
   }
   if (exchanges) {
     const at::Tensor places = placesOf(c, pivots, rows);
-    r.p = at::zeros(batchOf(lu, {rows, rows}), lu.options()).scatter(-2, places.unsqueeze(-2), 1);
+    const at::Tensor none_yet = at::zeros(batchOf(lu, {rows, rows}), lu.options());
+    // Of a matrix without elements the CPU takes no exchange.
+    r.p = lu.numel() == 0 ? none_yet + at::eye(rows, lu.options()) : none_yet.scatter(-2, places.unsqueeze(-2), 1);
   }
   return r;
 }
@@ -294,6 +296,27 @@ bool matrixFits(const OpCall& c) {
   return composedFits(c) && (t == at::kFloat || t == at::kDouble) && c.tensor(0).dim() >= 2;
 }
 
+// These have no shape checks of PyTorch's before them; what does not fit is the CPU function's to refuse.
+bool isSquare(const at::Tensor& a) { return a.dim() >= 2 && a.size(-2) == a.size(-1); }
+bool squareFits(const OpCall& c) { return matrixFits(c) && isSquare(c.tensor(0)); }
+bool alike(const at::Tensor& a, const at::Tensor& b) { return a.scalar_type() == b.scalar_type(); }
+bool sameBatch(const at::Tensor& a, const at::Tensor& b, int64_t tail) {
+  return b.dim() == a.dim() - 2 + tail && a.sizes().slice(0, static_cast<size_t>(a.dim() - 2)) == b.sizes().slice(0, static_cast<size_t>(a.dim() - 2));
+}
+bool solveTriangularFits(const OpCall& c) {
+  const at::Tensor &a = c.tensor(0), &b = c.tensor(1);
+  return squareFits(c) && alike(a, b) && b.dim() >= 2 && a.size(-1) == b.size(c.flag(3) ? -2 : -1);
+}
+bool householderFits(const OpCall& c) {
+  const at::Tensor &a = c.tensor(0), &tau = c.tensor(1);
+  return matrixFits(c) && alike(a, tau) && sameBatch(a, tau, 1) && a.size(-2) >= a.size(-1) && a.size(-1) >= tau.size(-1);
+}
+bool ormqrFits(const OpCall& c) {
+  const at::Tensor &a = c.tensor(0), &tau = c.tensor(1), &other = c.tensor(2);
+  return matrixFits(c) && alike(a, tau) && alike(a, other) && sameBatch(a, tau, 1) && sameBatch(a, other, 2) &&
+         other.size(c.flag(3) ? -2 : -1) == a.size(-2) && tau.size(-1) <= std::min(a.size(-2), a.size(-1));
+}
+
 #define FLAGOS_LINALG(schema, steps, fits) {"aten::" schema, "composed", composed<steps>, fits}
 const NativeOp rows[] = {
     FLAGOS_LINALG("linalg_lu_factor_ex.out", luFactorEx, matrixFits),
@@ -305,22 +328,22 @@ const NativeOp rows[] = {
     FLAGOS_LINALG("_linalg_solve_ex.result", solveEx, matrixFits),
     FLAGOS_LINALG("linalg_inv_ex.inverse", invEx, matrixFits),
     FLAGOS_LINALG("linalg_cholesky_ex.L", choleskyEx, matrixFits),
-    FLAGOS_LINALG("cholesky", cholesky, matrixFits),
-    FLAGOS_LINALG("cholesky.out", cholesky, matrixFits),
+    FLAGOS_LINALG("cholesky", cholesky, squareFits),
+    FLAGOS_LINALG("cholesky.out", cholesky, squareFits),
     FLAGOS_LINALG("_cholesky_solve_helper", choleskySolveHelper, matrixFits),
-    FLAGOS_LINALG("cholesky_inverse", choleskyInverse, matrixFits),
-    FLAGOS_LINALG("cholesky_inverse.out", choleskyInverse, matrixFits),
-    FLAGOS_LINALG("linalg_solve_triangular", solveTriangular, matrixFits),
-    FLAGOS_LINALG("linalg_solve_triangular.out", solveTriangular, matrixFits),
+    FLAGOS_LINALG("cholesky_inverse", choleskyInverse, squareFits),
+    FLAGOS_LINALG("cholesky_inverse.out", choleskyInverse, squareFits),
+    FLAGOS_LINALG("linalg_solve_triangular", solveTriangular, solveTriangularFits),
+    FLAGOS_LINALG("linalg_solve_triangular.out", solveTriangular, solveTriangularFits),
     FLAGOS_LINALG("triangular_solve.X", triangularSolve, matrixFits),
     FLAGOS_LINALG("linalg_qr.out", qr, qrFits),
     FLAGOS_LINALG("geqrf", geqrf, matrixFits),
     FLAGOS_LINALG("geqrf.a", geqrf, matrixFits),
-    FLAGOS_LINALG("linalg_householder_product", householderProduct, matrixFits),
-    FLAGOS_LINALG("linalg_householder_product.out", householderProduct, matrixFits),
-    FLAGOS_LINALG("ormqr", ormqr, matrixFits),
-    FLAGOS_LINALG("ormqr.out", ormqr, matrixFits),
-    FLAGOS_LINALG("linalg_matrix_exp", matrixExp, matrixFits),
+    FLAGOS_LINALG("linalg_householder_product", householderProduct, householderFits),
+    FLAGOS_LINALG("linalg_householder_product.out", householderProduct, householderFits),
+    FLAGOS_LINALG("ormqr", ormqr, ormqrFits),
+    FLAGOS_LINALG("ormqr.out", ormqr, ormqrFits),
+    FLAGOS_LINALG("linalg_matrix_exp", matrixExp, squareFits),
     FLAGOS_LINALG("linalg_cross.out", cross, composedFits),
 };
 #undef FLAGOS_LINALG

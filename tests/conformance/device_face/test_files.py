@@ -1,4 +1,6 @@
 """deepcopy, pickle, save and load: values, devices, sharing; files keep PyTorch's own tag and plain torch reads them."""
+import textwrap
+
 import pytest
 from support import good, python
 
@@ -112,14 +114,48 @@ def test_whole_modules_old_files_and_storages(tmp_path):
     assert good(code, PYTHONWARNINGS="ignore").splitlines() == ["npu:0 True", "{'npu:0'} True", "npu:0 20 True True", "cpu True", "npu:0 True", "npu:0"]
 
 
+NOT_SHARED = ("a tensor on npu:0 cannot be shared with another process, which has no access to its memory: send t.cpu(), and let "
+              "the receiver call .to('npu:0').")
+
+
 def test_a_tensor_does_not_travel_to_another_process():
     code = """
         import torch, torch.multiprocessing as mp
-        def child(q): q.get()
-        if __name__ == "__main__":
-            q = mp.get_context("spawn").SimpleQueue()
-            try: q.put(torch.ones(2, device="npu")); print("sent")
-            except (RuntimeError, NotImplementedError) as error: print("cpu" in str(error).lower(), "Could not run" not in str(error))
+        from multiprocessing.reduction import ForkingPickler
+        x = torch.ones(2, device="npu")
+        ways = [lambda: mp.get_context("spawn").SimpleQueue().put(x), lambda: mp.Pipe()[0].send({"a": [x]}),
+                lambda: ForkingPickler.dumps(torch.nn.Parameter(x)), lambda: ForkingPickler.dumps(x.untyped_storage()),
+                lambda: ForkingPickler.dumps(torch.nn.Linear(2, 2).to("npu")), lambda: ForkingPickler.dumps(torch.empty(0, device="npu")),
+                lambda: x.share_memory_(), lambda: x.untyped_storage().share_memory_(), lambda: torch.nn.Linear(2, 2).to("npu").share_memory()]
+        for strategy in ("file_descriptor", "file_system"):
+            mp.set_sharing_strategy(strategy)
+            for way in ways:
+                try: way(); print("sent")
+                except RuntimeError as error: print(error)
+        print(x.is_shared(), torch.ones(2).share_memory_().is_shared(), x.tolist())
+        y = ForkingPickler.loads(ForkingPickler.dumps(torch.ones(2)))
+        print(y.tolist())
     """
-    status, out, err = python(code)
-    assert (status, out) == (0, "True True\n"), out + err
+    lines = good(code).splitlines()
+    assert lines == [NOT_SHARED] * 18 + ["False True [1.0, 1.0]", "[1.0, 1.0]"]
+
+
+def test_a_loader_whose_workers_make_npu_tensors_says_so_instead_of_waiting(tmp_path):
+    script = tmp_path / "load.py"
+    script.write_text(textwrap.dedent("""
+        import torch
+        from torch.utils.data import DataLoader, Dataset
+        class Rows(Dataset):
+            def __init__(self, device): self.device = device
+            def __len__(self): return 4
+            def __getitem__(self, i): return {"x": torch.full((2,), float(i)), "y": [torch.full((1,), float(i), device=self.device)]}
+        if __name__ == "__main__":
+            for device in ("cpu", "npu"):
+                try:
+                    for batch in DataLoader(Rows(device), batch_size=2, num_workers=1, multiprocessing_context="spawn", timeout=120):
+                        print(batch["x"].tolist(), batch["y"][0].flatten().tolist())
+                except RuntimeError as error: print(str(error).splitlines()[0], str(error).splitlines()[-1])
+    """))
+    out = good(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')").splitlines()
+    assert out[:2] == ["[[0.0, 0.0], [1.0, 1.0]] [0.0, 1.0]", "[[2.0, 2.0], [3.0, 3.0]] [2.0, 3.0]"]
+    assert out[2:] == [f"Caught RuntimeError in DataLoader worker process 0. RuntimeError: {NOT_SHARED}"]

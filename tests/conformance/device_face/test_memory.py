@@ -173,7 +173,7 @@ def test_out_of_memory_names_request_free_and_the_lines_that_hold(tmp_path):
     assert "npu:0" in text[0] and "requested 60 MiB" in text[0] and "free 29 MiB" in text[0] and "of 64 MiB" in text[0], out
     holders = text[text.index("Largest holders:") + 1:-1]
     assert [h.split(": ")[1] for h in holders[:2]] == [f"{script}:3", f"{script}:4"], out
-    assert "30 MiB in 1 blocks" in holders[0] and "5 MiB in 5 blocks" in holders[1]
+    assert "30 MiB in 1 block:" in holders[0] and "5 MiB in 5 blocks:" in holders[1]
     assert text[-1] == f"torch.Size([{25 << 20}])"
 
 

@@ -215,3 +215,32 @@ def test_warnings_of_fallbacks_come_once_and_say_how_to_silence_them():
     assert (status, out) == (0, "done\n"), err
     lines = [line for line in err.splitlines() if "svd" in line and "UserWarning" in line]
     assert len(lines) == 1 and "npu:0" in lines[0] and "FLAGOS_FALLBACK=allow" in lines[0]
+
+
+def test_matrices_that_do_not_fit_are_refused_as_on_the_cpu():
+    """Solvers whose sizes PyTorch checks in the CPU's function alone: a kernel would read beside a matrix."""
+    code = """
+        import torch
+        one = lambda *s: torch.ones(*s)
+        calls = {"ormqr": [(one(4, 2), one(2), one(3, 2)), (one(4, 2), one(3), one(4, 2)), (one(0, 3, 2), one(0, 2), one(0, 4, 2)),
+                           (one(2, 4, 2), one(2), one(2, 4, 2))],
+                 "linalg.householder_product": [(one(2, 3), one(2)), (one(4, 2), one(3)), (one(2, 4, 2), one(3, 2))],
+                 "linalg.solve_triangular": [(one(3, 4), one(3, 2)), (one(3, 3), one(4, 2)), (one(3, 0), one(3, 2))],
+                 "linalg.cholesky": [(one(3, 4),)], "cholesky_inverse": [(one(3, 4),)], "linalg.matrix_exp": [(one(3, 4),)]}
+        for name, cases in calls.items():
+            f = torch.linalg if name.startswith("linalg.") else torch
+            f = getattr(f, name.rpartition(".")[2])
+            options = {"upper": True} if name == "linalg.solve_triangular" else {}
+            for args in cases:
+                said = []
+                for device in ("cpu", "npu"):
+                    try:
+                        out = f(*(a.to(device) for a in args), **options)
+                        torch.npu.synchronize()
+                        said.append(str(out.cpu()))
+                    except RuntimeError as error: said.append(str(error).splitlines()[0])
+                assert said[0] == said[1] and "tensor(" not in said[0], (name, args, said)
+        lu = torch.lu_unpack(torch.zeros(4, 0, device="npu"), torch.tensor([3, 4, 3, 4], dtype=torch.int32, device="npu"))
+        print(lu[0].cpu().equal(torch.eye(4)), lu[1].shape, lu[2].shape)
+    """
+    assert good(code, FLAGOS_SHARED_MEMORY="0", FLAGOS_FALLBACK="allow") == "True torch.Size([4, 0]) torch.Size([0, 0])\n"

@@ -7,7 +7,7 @@ import pytest
 from conftest import MACHINES
 
 DEVICE_FIELDS = {"index", "device", "name", "vendor", "kind", "usable", "why_unusable", "pci", "parent", "stable_id", "drivers",
-                 "torch", "bandwidth", "fingerprint", "memory", "utilisation", "dtypes", "sort_key"}
+                 "torch", "bandwidth", "fingerprint", "memory", "utilisation", "dtypes", "dtypes_stored", "sort_key"}
 METRIC_FIELDS = {"value", "unit", "source", "age_s", "why_missing"}
 SOURCES = {"opencl", "sysfs", "driver", "measured", "table", "predicted"}
 # Exit 3 where nothing is usable.
@@ -40,6 +40,7 @@ def test_contract_on_recorded_machines(flagos_json, flagos, machine):
         for fact in ("name", "stable_id", "architecture", "capability", "supported_dtypes"):
             missing = t[fact]["value"] in (None, [])
             assert (t[fact]["source"] in SOURCES) != missing and (t[fact]["why_missing"] is None) != missing, fact
+        assert d["dtypes_stored"] == ([{"dtype": x, "computed_in": "float32"} for x in ("float16", "bfloat16")] if d["dtypes"] else [])
         assert t["name"]["value"] == d["name"] and t["supported_dtypes"]["value"] == d["dtypes"]
         f = d["fingerprint"]
         assert f["result"] in ("exact", "family", "unknown")
@@ -158,3 +159,11 @@ def test_a_wrong_call_is_one_sentence_and_exit_2(flagos, call, words):
     rc, out, err = flagos(*call)
     assert rc == 2 and out == "" and err.count("\n") == 1, (rc, out, err)
     assert all(w in err for w in words), err
+
+
+def test_how_half_precision_is_computed_is_said(flagos):
+    code, out, _ = flagos("devices")
+    assert code == 0 and "            float16 bfloat16 are kept in 2 bytes and computed in float32\n" in out and "float64 has no" not in out
+    code, out, _ = flagos("devices", "--root", os.path.join(MACHINES, "laptop-asleep"))
+    assert "computed in float32, although the device computes float16 itself\n" in out
+    assert "float64 has no kernels here: the device computes none\n" in out

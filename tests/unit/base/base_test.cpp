@@ -3,10 +3,12 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <thread>
 
+#include "runtime/base/bytes.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/dtype.h"
 #include "runtime/base/json.h"
@@ -86,6 +88,23 @@ TEST_CASE("an unknown or wrong setting is named, with the nearest one") {
   const std::string all = w[0] + "\n" + w[1];
   CHECK(all.find("did you mean FLAGOS_FALLBACK?") != std::string::npos);
   CHECK(all.find("FLAGOS_ROUTE=opencI is not one of auto|opencl|host") != std::string::npos);
+}
+
+TEST_CASE("a setting that is near none names none") {
+  ::setenv("FLAGOS_BOGUS", "1", 1);
+  ::setenv("FLAGOS_ROUT", "host", 1);
+  const auto w = settingWarnings();
+  ::unsetenv("FLAGOS_BOGUS");
+  ::unsetenv("FLAGOS_ROUT");
+  REQUIRE(w.size() == 2);
+  CHECK(std::count(w.begin(), w.end(), "FLAGOS_BOGUS is not a FlagOS setting; `flagos doctor` lists them") == 1);
+  CHECK(std::count(w.begin(), w.end(), "FLAGOS_ROUT is not a FlagOS setting; did you mean FLAGOS_ROUTE?") == 1);
+}
+
+TEST_CASE("one of a thing is no plural") {
+  CHECK(counted(1, "block") == "1 block");
+  CHECK(counted(0, "block") == "0 blocks");
+  CHECK(counted(21, "block") == "21 blocks");
 }
 
 TEST_CASE("a binary file's bytes never reach a message") {

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 
 #include "profiler/view/screens.h"
 #include "profiler/view/session.h"
@@ -145,6 +146,42 @@ TEST_CASE("the lines screen shows bytes, time and share of each line") {
   CHECK(cell(t, 1, "PID").text == "4242");
 }
 
+TEST_CASE("several calls of one line are told apart by column and text") {
+  ProcessRow p = process();
+  telemetry::SiteRow s = p.sites[0];
+  s.id = 77;
+  s.column = 19;
+  s.text = "torch.sin(a)";
+  p.sites[0].column = 4;
+  p.sites[0].text = "a @ b";
+  s.live_bytes = Metric::of(0, "B", "measured");
+  s.device_time = Metric::of(0.01, "s", "measured");
+  p.sites.push_back(s);
+  const Table t = linesScreen({p});
+  REQUIRE(t.rows.size() == 3);
+  std::map<std::string, std::string> calls;
+  for (size_t i = 0; i < 3; ++i) calls[cell(t, i, "Line").text] = cell(t, i, "Call").text;
+  CHECK(calls == std::map<std::string, std::string>{{"backward of train.py:7", ""}, {"train.py:7:5", "a @ b"}, {"train.py:7:20", "torch.sin(a)"}});
+}
+
+TEST_CASE("a long call is cut between characters") {
+  char path[] = "/tmp/flagos-call-XXXXXX";
+  REQUIRE(::mkstemp(path) >= 0);
+  const std::string call = "f('" + std::string(34, 'x') + "äöü" + std::string(20, 'y') + "')";
+  REQUIRE(writeFileAtomic(path, call + "\n"));
+  ProcessRow p;
+  telemetry::SiteRow s;
+  s.file = path;
+  s.line = s.end_line = 1;
+  s.column = 0;
+  s.end_column = static_cast<int>(call.size());
+  p.sites.push_back(s);
+  p.files.push_back({path, [&] { char hex[20]; std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(telemetry::fnv1a(call + "\n"))); return std::string(hex); }(), 0});
+  markDrift(p);
+  CHECK(p.sites[0].text == "f('" + std::string(34, 'x') + "ä…");
+  std::remove(path);
+}
+
 TEST_CASE("an ended process says so on each of its lines") {
   ProcessRow p = process();
   p.state = "ended";
@@ -235,6 +272,7 @@ TEST_CASE("a line is exact, moved, edited or gone against the file on disk") {
     if (now.empty()) std::remove(path);
     else REQUIRE(writeFileAtomic(path, now));
     markDrift(p);
+    CHECK(p.sites[0].text == (p.sites[0].state == "exact" ? "model( x)" : ""));
     return p.sites[0].state;
   };
   CHECK(state(before) == "exact");
