@@ -81,14 +81,17 @@ std::shared_ptr<const SourceUnit> Workspace::file(const std::string& path) {
   if (overlay_ && (e.checked != turn_ || (e.open && !unit))) {
     e.checked = turn_;
     if (std::optional<std::string> open = overlay_(path)) {
-      if (unit && e.open && unit->text == *open) return unit;
+      if (unit && unit->text == *open) {   // opening a file changes nothing: what imports it stays as it is
+        e.open = true;
+        return unit;
+      }
       const bool lent = lent_.tree && *lent_.path == path && *lent_.text == *open;
       unit = lent ? makeUnit(path, std::move(*open), *lent_.tree) : makeUnit(path, std::move(*open));
       e.open = true;
       e.unit = unit;
       return unit;
     }
-    if (e.open) unit = nullptr;
+    if (e.open) e.stamp = -1;              // what is on the disk may be another text
     e.open = false;
   }
   if (e.open && unit) return unit;
@@ -100,6 +103,7 @@ std::shared_ptr<const SourceUnit> Workspace::file(const std::string& path) {
   e.stamp = st.stamp;
   e.size = st.size;
   e.open = false;
+  if (unit && unit->text == *read) return unit;
   auto later = std::make_shared<SourceUnit>();
   later->path = path;
   later->text = std::move(*read);
