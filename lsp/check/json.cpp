@@ -154,10 +154,18 @@ Json reportJson(const std::vector<FileReport>& files, const CheckOptions& option
 }
 
 Json reportSarif(const std::vector<FileReport>& files, const CheckOptions&) {
-  Json results = Json::array();
+  Json results = Json::array(), notices = Json::array();
   std::map<std::string, bool> codes;
+  // What could not be read is no result of a rule, but of the run.
+  const auto notice = [&](const FileReport& f, const std::string& text, const char* level, int line, int column) {
+    Json place = {{"artifactLocation", {{"uri", uriOfPath(f.path)}}}};
+    if (line > 0) place["region"] = {{"startLine", line}, {"startColumn", column}};
+    notices.push_back({{"level", level}, {"message", {{"text", text}}}, {"locations", {{{"physicalLocation", place}}}}});
+  };
   for (const auto& f : files) {
-    if (!f.skipped.empty()) continue;
+    if (!f.skipped.empty()) { notice(f, f.skipped, "warning", 0, 0); continue; }
+    if (f.broken) notice(f, brokenText(*f.broken), "error", f.broken->line, f.broken->column);
+    if (f.analysis.gave_up) notice(f, "incomplete: " + f.analysis.gave_up_why, "note", 0, 0);
     for (const auto& x : f.analysis.findings) {
       codes[x.code] = true;
       Json at;
@@ -172,7 +180,8 @@ Json reportSarif(const std::vector<FileReport>& files, const CheckOptions&) {
   Json rules = Json::array();
   for (const auto& [code, used] : codes) rules.push_back({{"id", code}});
   return {{"version", "2.1.0"}, {"$schema", "https://json.schemastore.org/sarif-2.1.0.json"},
-          {"runs", {{{"tool", {{"driver", {{"name", "flagos-lsp"}, {"version", kVersion}, {"rules", rules}}}}}, {"columnKind", "utf16CodeUnits"}, {"results", results}}}}};
+          {"runs", {{{"tool", {{"driver", {{"name", "flagos-lsp"}, {"version", kVersion}, {"rules", rules}}}}}, {"columnKind", "utf16CodeUnits"}, {"results", results},
+                     {"invocations", {{{"executionSuccessful", true}, {"toolExecutionNotifications", notices}}}}}}}};
 }
 
 }  // namespace flagos::lsp

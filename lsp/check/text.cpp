@@ -3,6 +3,7 @@
 
 #include "lsp/check/report.h"
 #include "lsp/features/phrases.h"
+#include "runtime/base/bytes.h"
 
 namespace flagos::lsp {
 namespace {
@@ -14,7 +15,6 @@ std::string place(const FileReport& f, Span span) {
   const Position p = f.analysis.unit->lines.position(f.analysis.unit->text, span.begin, Encoding::utf8);
   return f.path + ":" + std::to_string(p.line + 1) + ":" + std::to_string(p.character + 1);
 }
-std::string counted(size_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
 }  // namespace
 
 std::string brokenText(const Broken& b) {

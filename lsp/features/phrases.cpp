@@ -1,6 +1,7 @@
 #include "lsp/features/phrases.h"
 
 #include "lsp/predict/predict.h"
+#include "runtime/base/bytes.h"
 #include "runtime/base/clock.h"
 
 #include <algorithm>
@@ -54,7 +55,7 @@ std::string bytesText(const Site& s) {
 }
 
 std::string routeLine(const telemetry::RouteRow& r) {
-  std::string out = r.op + " → " + r.kernel + ", " + std::to_string(r.calls) + " calls";
+  std::string out = r.op + " → " + r.kernel + ", " + counted(r.calls, "call");
   double measured = 0;
   if (r.timed_calls > 0 && r.device_time.value) measured = *r.device_time.value / static_cast<double>(r.timed_calls);
   out += measured > 0 ? ", measured " + formatSeconds(measured) + " a call" : std::string(", time not measured");
@@ -133,7 +134,7 @@ std::vector<std::string> liveLines(const LiveSite& l) {
   const std::string source = "measured, read " + agoText(age);
   std::string held = (l.device.empty() ? "" : "on " + l.device + ": ") + "live " + said(l.live_bytes) + ", peak " + said(l.peak_bytes);
   if (l.live_bytes.value || l.peak_bytes.value) held += " (" + source + ")";
-  if (l.calls > 0) held += ", " + std::to_string(l.calls) + " calls";
+  if (l.calls > 0) held += ", " + counted(l.calls, "call");
   out.push_back(held);
   std::string time = "device time ";
   if (l.share >= 0) time += percent(l.share) + " of the process";

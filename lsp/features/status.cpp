@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "lsp/features/snapshot.h"
+#include "runtime/base/bytes.h"
 
 namespace flagos::lsp {
 namespace {
@@ -47,7 +48,7 @@ Status status(const Machine& machine, const LiveView& view, const RanAs& front, 
     if (!others.empty()) out.tooltip += "\n\nother processes:" + others;
     uint64_t fallbacks = 0;
     for (const auto& f : p->fallbacks) fallbacks += f.calls;
-    if (fallbacks) { out.severity = 1; out.tooltip += "\n\n" + std::to_string(fallbacks) + " calls fell back to the CPU"; }
+    if (fallbacks) { out.severity = 1; out.tooltip += "\n\n" + counted(fallbacks, "call") + " fell back to the CPU"; }
     return out;
   }
   if (p) {

@@ -2,6 +2,7 @@
 
 #include "lsp/features/phrases.h"
 #include "lsp/features/snapshot.h"
+#include "runtime/base/bytes.h"
 
 namespace flagos::lsp {
 namespace {
@@ -97,10 +98,10 @@ std::vector<TreeNode> tree(const Snapshot& s, std::string_view view) {
       it->second.row = &r;
     }
     std::stable_sort(sums.begin(), sums.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
-    for (const auto& [key, sum] : sums) out.push_back(leaf(key, std::to_string(sum.calls) + " calls  " + formatSeconds(sum.seconds), sum.row->reason));
+    for (const auto& [key, sum] : sums) out.push_back(leaf(key, counted(sum.calls, "call") + "  " + formatSeconds(sum.seconds), sum.row->reason));
   } else if (view == "fallbacks") {
     for (const auto& f : s.process->fallbacks)
-      out.push_back(leaf(f.op, std::to_string(f.calls) + " calls  " + formatBytes(static_cast<double>(f.bytes)) + " copied"));
+      out.push_back(leaf(f.op, counted(f.calls, "call") + "  " + formatBytes(static_cast<double>(f.bytes)) + " copied"));
     if (out.empty()) out.push_back(leaf("No fallback in pid " + std::to_string(s.process->pid)));
   }
   if (out.empty()) out.push_back(leaf("Nothing yet"));

@@ -174,8 +174,19 @@ bool Workspace::listRoots(uint64_t until) {
 }
 
 const Workspace::Imports& Workspace::importsNow(const std::string& path) {
-  const Status st = status(path);
   Imports& known = imports_[path];
+  if (overlay_) {                          // what is typed counts before it is saved
+    if (known.turn == turn_) return known;
+    if (const auto open = overlay_(path)) {
+      const size_t hash = std::hash<std::string>()(*open) | 1;
+      if (known.open_hash != hash) known = importsOf(path, *open);
+      known.open_hash = hash;
+      known.turn = turn_;
+      return known;
+    }
+    if (known.open_hash != 0) known = {};
+  }
+  const Status st = status(path);
   if (known.stamp == st.stamp && known.size == st.size) return known;
   auto text = readFile(path, kMaxSourceBytes);
   known = text ? importsOf(path, *text) : Imports{};

@@ -81,13 +81,19 @@ class Workspace {
     std::weak_ptr<const SourceUnit> unit;
   };
   struct Status { uint64_t checked = 0; bool regular = false; int64_t stamp = 0, size = 0; };
-  struct Imports { int64_t stamp = -1, size = -1; bool words = false, settings = false; std::vector<std::string> files, setters, calls; };
+  struct Imports {
+    int64_t stamp = -1, size = -1;         // on the disk
+    uint64_t turn = 0;                     // when it was last seen to be open in the editor
+    size_t open_hash = 0;                  // of the open text that this was read from; 0: from the disk
+    bool words = false, settings = false;
+    std::vector<std::string> files, setters, calls;
+  };
   struct Walk;                                                 // of the roots' folders, between two calls of index()
   const Status& status(const std::string& path);
   bool inRoots(const std::string& folder) const;
   bool listRoots(uint64_t until);                              // false: not yet done
   Imports importsOf(const std::string& path, std::string_view text);
-  const Imports& importsNow(const std::string& path);          // of the file as it is on the disk, read if it was not yet
+  const Imports& importsNow(const std::string& path);          // of the file as it is in the editor or on the disk
 
   struct Lent { const std::string* path = nullptr; const std::string* text = nullptr; const SyntaxTree* tree = nullptr; };
   Overlay overlay_;

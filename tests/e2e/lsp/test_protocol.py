@@ -191,6 +191,19 @@ def test_options_of_a_check_without_a_check_are_refused():
         assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1, (call, done)
 
 
+def test_sarif_says_what_could_not_be_read(tmp_path):
+    (tmp_path / "half.py").write_text("import torch\nx = torch.zeros(2, device='npu:0')\ndef f(:\n    pass\n")
+    (tmp_path / "binary.py").write_bytes(b"\x00\x01\x02")
+    code, out, _ = program("flagos-lsp", "--check", str(tmp_path), "--sarif", "--devices", "npu:0")
+    assert code == 0
+    run = json.loads(out)["runs"][0]
+    told = {os.path.basename(n["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]): n for n in run["invocations"][0]["toolExecutionNotifications"]}
+    assert run["invocations"][0]["executionSuccessful"] is True
+    assert sorted(told) == ["binary.py", "half.py"]
+    assert told["half.py"]["level"] == "error" and told["half.py"]["locations"][0]["physicalLocation"]["region"]["startLine"] == 3
+    assert told["binary.py"]["level"] == "warning" and "region" not in told["binary.py"]["locations"][0]["physicalLocation"]
+
+
 def test_attach_without_a_process_says_so(tmp_path):
     done = subprocess.run([SERVER, "--check", EXAMPLE, "--attach", "--devices", "npu:0"], capture_output=True, text=True, timeout=60,
                           env={**os.environ, "FLAGOS_RUNTIME_DIR": str(tmp_path / "nobody")})

@@ -1,5 +1,7 @@
 // What importing a module does to others, told from its lines; and what a call that is not followed leaves known.
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 
 #include "lsp/python/analysis.h"
 #include "lsp/python/import_effects.h"
@@ -122,4 +124,29 @@ TEST_CASE("a tree kept through edits of a long text is the tree of the text") {
     if (fresh) REQUIRE(kept.tree()->sexpr() == fresh->sexpr());
     if (i % 5 == 4) kept.apply({{std::nullopt, text}}, i + 2, Encoding::utf8);   // broken texts are read anew anyway
   }
+}
+
+TEST_CASE("a default device that was typed and not yet saved counts for the files that import it") {
+  namespace fs = std::filesystem;
+  const fs::path base = fs::temp_directory_path() / ("flagos-imports-" + std::to_string(::getpid()));
+  fs::create_directories(base);
+  const std::string setup = (base / "setup.py").string(), main = (base / "main.py").string();
+  std::ofstream(setup) << "import torch\n";
+  std::optional<std::string> typed;
+  Workspace workspace([&](const std::string& path) { return path == setup ? typed : std::nullopt; });
+  workspace.setRoots({base.string()});
+  AnalysisOptions options;
+  options.machine = machineOf({"npu:0", "npu:1"});
+  const auto device = [&] {
+    const Analysis a = analyse(makeUnit(main, "import torch\nimport setup\nx = torch.zeros(4)\n"), workspace, options);
+    return a.sites.empty() || a.sites[0].devices.empty() ? std::string("none") : a.sites[0].devices[0].device;
+  };
+  CHECK(device() == "none");               // on the CPU, which is no placement
+  typed = "import torch\ntorch.set_default_device('npu:1')\n";
+  CHECK(device() == "npu:1");
+  typed = "import torch\ntorch.set_default_device('npu:0')\n";
+  CHECK(device() == "npu:0");
+  typed.reset();                           // closed without saving
+  CHECK(device() == "none");
+  fs::remove_all(base);
 }
