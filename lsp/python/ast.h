@@ -4,12 +4,14 @@
 // span are still found. Views point into the source text, which must outlive the tree.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lsp/python/names.h"
+#include "lsp/text/bodies.h"
 #include "lsp/text/position.h"
 #include "lsp/text/syntax.h"
 
@@ -112,9 +114,11 @@ class Ast {
   Ast(Ast&&) = default;
   Ast& operator=(Ast&&) = default;
   // The text is read when something is asked of it first; it must stay where it is. Most modules that a file imports are
-  // never looked into.
+  // never looked into, and of the others most functions never called: their bodies are read by body().
   void readLater(std::string_view text) { text_ = text; pending_ = true; }
   const Node* root() const { settle(); return root_; }
+  // The statements of a function (N::def) of this tree.
+  const std::vector<Node*>& body(const Node* def) const;
   Node* add(N kind) {
     Node* n = nodes_.add();
     n->kind = kind;
@@ -136,6 +140,8 @@ class Ast {
 
  private:
   Nodes nodes_;
+  void readBody(Node* def, const FunctionBody& where);
+  std::map<const Node*, FunctionBody> unread_;
   void settle() const { if (pending_) const_cast<Ast*>(this)->read(); }
   void read();
   std::string_view text_;

@@ -221,7 +221,7 @@ Value Interp::callFunction(const Value& fn, const Args& args, const Node* n, con
   if (def->kind == N::lambda) {
     f.returns.push_back(eval(def->a));
   } else {
-    execBlock(def->list);
+    execBlock(fn->unit->ast.body(def));
   }
   frames_.pop_back();
   no_grad_ = grad;

@@ -53,9 +53,45 @@ Ast lower(std::string_view text, const SyntaxTree& tree) {
   return ast;
 }
 
+const std::vector<Node*>& Ast::body(const Node* def) const {
+  if (const auto it = unread_.find(def); it != unread_.end()) {
+    auto* self = const_cast<Ast*>(this);
+    const FunctionBody where = it->second;
+    self->unread_.erase(def);
+    self->readBody(const_cast<Node*>(def), where);
+  }
+  return def->list;
+}
+
+void Ast::readBody(Node* def, const FunctionBody& where) {
+  const std::string_view text = text_.substr(where.begin, where.end - where.begin);
+  const auto tree = SyntaxTree::parse(text);
+  if (!tree) { markError(); return; }
+  detail::Lowerer(text, *this, where.begin, where.line).block(tree->root(), def);
+  if (ts_node_has_error(tree->root())) markError();
+  for (Node* c : def->list) {
+    c->parent = def;
+    finish(c);
+  }
+  if (!def->list.empty()) def->end = def->list.back()->end;
+}
+
 void Ast::read() {
   const std::string_view text = text_;
   pending_ = false;
+  if (const auto bodies = functionBodies(text); !bodies.empty()) {
+    if (auto tree = SyntaxTree::parse(withoutBodies(text, bodies)); tree && !tree->hasErrors()) {
+      *this = lower(text, *tree);
+      text_ = text;
+      std::map<uint32_t, const FunctionBody*> by_def;
+      for (const auto& b : bodies) by_def[b.def] = &b;
+      for (const Node& n : nodes_)
+        if (n.kind == N::def && n.list.empty())
+          if (const auto b = by_def.find(n.begin); b != by_def.end()) unread_.emplace(&n, *b->second);
+      if (unread_.size() == bodies.size()) return;
+      *this = Ast();                       // the scan saw functions that the grammar does not
+    }
+  }
   if (auto tree = SyntaxTree::parse(text)) {
     *this = lower(text, *tree);
     return;

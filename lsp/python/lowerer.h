@@ -30,11 +30,13 @@ struct Fields {
 
 class Lowerer {
  public:
-  Lowerer(std::string_view text, Ast& ast) : text_(text), ast_(ast) {}
+  // `text` begins at this byte and line of the file that the nodes are of.
+  Lowerer(std::string_view text, Ast& ast, uint32_t base = 0, int line = 0) : text_(text), ast_(ast), base_(base), line_(line) {}
   ~Lowerer() { if (walking_) ts_tree_cursor_delete(&cursor_); }
   Lowerer(const Lowerer&) = delete;
   Lowerer& operator=(const Lowerer&) = delete;
 
+  void block(TSNode root, Node* owner) { statements(root, owner->list); }
   Node* module(TSNode root) {
     Node* m = make(N::module, root);
     statements(root, m->list);
@@ -45,6 +47,8 @@ class Lowerer {
   using Method = Node* (Lowerer::*)(TSNode);
   std::string_view text_;
   Ast& ast_;
+  uint32_t base_;
+  int line_;
   std::vector<Child> stack_;
   TSTreeCursor cursor_{};
   bool walking_ = false;
@@ -71,9 +75,9 @@ class Lowerer {
   }
   Node* make(N kind, TSNode n) {
     Node* out = ast_.add(kind);
-    out->begin = ts_node_start_byte(n);
-    out->end = ts_node_end_byte(n);
-    out->line = static_cast<int>(ts_node_start_point(n).row) + 1;
+    out->begin = base_ + ts_node_start_byte(n);
+    out->end = base_ + ts_node_end_byte(n);
+    out->line = line_ + static_cast<int>(ts_node_start_point(n).row) + 1;
     return out;
   }
   // The children of a node, on a stack that all levels of the walk share.
