@@ -18,8 +18,8 @@ constexpr Row kRows[] = {
     {"erfinv", 80, 3}, {"digamma", 57, 60}, {"lgamma", 9, 8}, {"pow.Tensor_Tensor", 11, 2}, {"pow.Scalar", 11, 2},
     {"binary_cross_entropy", 7, 40},
     // Counter-based generators, the same on every route.
-    {"normal", 70, 80}, {"uniform", 40, 20}, {"bernoulli", 40, 12}, {"exponential", 33, 33}, {"native_dropout", 27, 20},
-    {"dropout", 27, 20},
+    {"normal", 4, 80}, {"uniform", 4, 20}, {"bernoulli", 2, 12}, {"exponential", 4, 33}, {"native_dropout", 2, 20},
+    {"dropout", 2, 20},
     // Places worked out from indices.
     {"sort", 60, 50}, {"topk", 100, 2}, {"index.Tensor", 45, 10}, {"index_select", 30, 1}, {"gather", 25, 1}, {"index_add", 12, 1},
     {"index_put_impl_", 11, 4}, {"tril", 12, 1}, {"triu", 12, 1},

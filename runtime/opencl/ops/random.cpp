@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "runtime/base/names.h"
 #include "runtime/opencl/device.h"
 #include "runtime/opencl/ops/copy.h"
 #include "runtime/opencl/ops/elementwise.h"
@@ -64,17 +65,24 @@ struct Plan {
   Kind out, in = Kind::none;
 };
 
-Result<const Kernel*> kernelOf(Queue& queue, const Plan& p) {
-  const uint64_t key = kFamily | uint64_t{p.op} << 24 | uint64_t{p.wide_draws} << 20 | static_cast<uint64_t>(p.compute) << 16 |
+// Sixteen blocks at once: what a CPU's vectors are for. Not where elements are doubles or walk a table.
+bool lanesOf(const Plan& p, Variant variant) noexcept {
+  return variant == Variant::wide && !p.wide_draws && p.compute != Compute::f64 && p.in != Kind::f64 && p.draw != "pick";
+}
+
+Result<const Kernel*> kernelOf(Queue& queue, const Plan& p, Variant variant) {
+  const bool lanes = lanesOf(p, variant);
+  const uint64_t key = kFamily | uint64_t{p.op} << 24 | uint64_t{lanes} << 21 | uint64_t{p.wide_draws} << 20 | static_cast<uint64_t>(p.compute) << 16 |
                        static_cast<uint64_t>(p.out) << 8 | static_cast<uint64_t>(p.in);
   return cachedKernel(queue, key, p.function, [&] {
     const Kind kinds[] = {p.out, p.in == Kind::none ? p.out : p.in};
     KernelText t;
-    t.text = kernelHead(p.compute, false, false, kinds);
-    t.text += "#define T S\n#define KO " + std::string(kindName(p.out)) + "\n#define DRAW_" + std::string(p.draw) + "\n";
+    t.text = kernelHead(p.compute, false, lanes, kinds);
+    t.text += std::string("#define T ") + (lanes ? "CAT2(S, 16)" : "S") + "\n#define KO " + std::string(kindName(p.out)) + "\n#define DRAW_" + std::string(p.draw) + "\n";
     if (p.wide_draws) t.text += "#define DRAW64\n";
     if (p.in != Kind::none) t.text += "#define K0 " + std::string(kindName(p.in)) + "\n";
     t.text += kernelSource("types");
+    t.text += kernelSource("fault");
     t.text += kernelSource("random");
     t.key = "random." + std::string(p.draw) + "." + std::to_string(key);
     return t;
@@ -86,7 +94,7 @@ Result<void> run(Queue& queue, const Kernel& kernel, int64_t n, bool wide_draws,
   const int64_t per_block = wide_draws ? 2 : 4;
   const int64_t blocks = (n + per_block - 1) / per_block;
   const bool wide = variant == Variant::wide;
-  const int64_t per = wide ? std::max<int64_t>(1, wideChunk(queue, n, 2048) / per_block) : 1;
+  const int64_t per = wide ? (wideChunk(queue, n, 4096) / per_block + 15) / 16 * 16 : 1;   // whole groups of sixteen
   m.v[4] = n;
   m.v[5] = per;
   Range range;
@@ -131,7 +139,7 @@ Result<void> random(Queue& queue, RandomOp op, const TensorRef& out, double p0, 
   auto target = denseTarget(queue, out);
   if (!target) return target.error();
   const Plan p{name, "draw", static_cast<uint32_t>(op), f64, f64 ? Compute::f64 : Compute::f32, kind};
-  auto kernel = kernelOf(queue, p);
+  auto kernel = kernelOf(queue, p, variant);
   if (!kernel) return kernel.error();
   Meta m;
   if (op == RandomOp::exponential || op == RandomOp::geometric) p1 = inverseOf(op, p0);
@@ -154,7 +162,7 @@ Result<void> randomInt(Queue& queue, const TensorRef& out, int64_t low, int64_t 
   const uint64_t width = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   const bool wide_draws = width > (uint64_t{1} << 32);
   const Plan p{"whole", "draw", 64, wide_draws, Compute::i64, kind};
-  auto kernel = kernelOf(queue, p);
+  auto kernel = kernelOf(queue, p, variant);
   if (!kernel) return kernel.error();
   Meta m;
   m.v[0] = low;
@@ -184,14 +192,18 @@ Result<void> bernoulliTensor(Queue& queue, const TensorRef& probability, const T
   q.offset = static_cast<int64_t>(s->offset() / dtypeBytes(probability.dtype));
   if (auto ok = copy(queue, probability, q, variant); !ok) return ok;
   const Plan p{"tensor", "drawTensor", 65, false, Compute::f32, kind, in};
-  auto kernel = kernelOf(queue, p);
+  auto kernel = kernelOf(queue, p, variant);
   if (!kernel) return kernel.error();
+  auto fault = queue.faultRecord();
+  if (!fault) return fault.error();
+  static const NameId bad = internName("Expected p_in >= 0 && p_in <= 1 to be true, but got false: bernoulli was given a probability outside [0, 1]");
   Meta m;
   m.v[6] = target->ref.offset;
   m.v[7] = static_cast<int64_t>(state.seed);
   m.v[8] = static_cast<int64_t>(state.offset);
   m.v[9] = q.offset;
-  if (auto ok = run(queue, **kernel, out.numel(), false, variant, m, {target->ref.buffer, q.buffer}); !ok) return ok;
+  m.v[11] = bad;
+  if (auto ok = run(queue, **kernel, out.numel(), false, variant, m, {target->ref.buffer, q.buffer, *fault}); !ok) return ok;
   return finish(queue, *target, out, variant);
 }
 
@@ -218,7 +230,7 @@ Result<void> dropout(Queue& queue, const TensorRef& in, const TensorRef& out, co
     if (auto ok = copy(queue, in, source, variant); !ok) return ok;
   }
   const Plan plan{"dropout", "dropout", 66, false, f64 ? Compute::f64 : Compute::f32, kind};
-  auto kernel = kernelOf(queue, plan);
+  auto kernel = kernelOf(queue, plan, variant);
   if (!kernel) return kernel.error();
   Meta m;
   m.v[2] = bits(1 - p, f64);
@@ -239,7 +251,7 @@ Result<void> pickByWeight(Queue& queue, const TensorRef& totals, const TensorRef
     return fail("multinomial needs contiguous float32 totals [rows, categories] and int64 picks [rows, n]");
   if (out.numel() == 0) return {};
   const Plan plan{"pick", "pick", 67, false, Compute::f32, Kind::i64};
-  auto kernel = kernelOf(queue, plan);
+  auto kernel = kernelOf(queue, plan, variant);
   if (!kernel) return kernel.error();
   Meta m;
   m.v[6] = out.offset;
@@ -257,7 +269,7 @@ Result<void> shuffle(Queue& queue, const TensorRef& out, PhiloxState state) {
   if (out.dtype != DType::int64 || !out.contiguous()) return fail("randperm needs a contiguous int64 result");
   if (out.numel() == 0) return {};
   const Plan plan{"shuffle", "permutation", 68, true, Compute::i64, Kind::i64};
-  auto kernel = kernelOf(queue, plan);
+  auto kernel = kernelOf(queue, plan, Variant::tiled);
   if (!kernel) return kernel.error();
   Meta m;
   m.v[4] = out.numel();

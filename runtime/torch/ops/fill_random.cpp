@@ -126,9 +126,11 @@ Result<void> bernoulliTensor(OpCall& c) {
 Result<void> bernoulliTensorHost(OpCall& c) {
   const at::Tensor out = c.out();
   if (out.numel() == 0) return {};
-  const at::Tensor units = at::empty(out.sizes(), at::kFloat);
+  const at::Tensor units = at::empty(out.sizes(), at::kFloat), p = c.tensor(c.isOut(0) ? 1 : 0).cpu();
+  TORCH_CHECK(p.ge(0).logical_and(p.le(1)).all().item<bool>(),
+              "Expected p_in >= 0 && p_in <= 1 to be true, but got false: bernoulli was given a probability outside [0, 1]");
   ocl::unitHost(draw(c, c.isOut(0) ? 2 : 1, ocl::philoxBlocks(RandomOp::bernoulli, ref(out))), out.numel(), units.mutable_data_ptr<float>());
-  out.copy_(units.lt(c.tensor(c.isOut(0) ? 1 : 0).cpu()));
+  out.copy_(units.lt(p));
   return {};
 }
 bool bernoulliTensorFits(const OpCall& c) {
