@@ -28,6 +28,7 @@ Efficiency efficiency(Family f, Shape shape, dal::Kind kind) noexcept {
   const Efficiency fit{computeShare(f, cpu), memoryShare(f)};
   switch (shape) {
     case Shape::wide: return cpu ? fit : Efficiency{fit.compute / 10, fit.memory / 10};
+    case Shape::library:   // CLBlast's kernels have the same shape
     case Shape::tiled: return cpu ? Efficiency{fit.compute / 10, fit.memory / 10} : fit;
     case Shape::host:
     case Shape::fallback: return {computeShare(f, true), memoryShare(f)};

@@ -9,19 +9,23 @@ namespace flagos::kde {
 namespace {
 
 bool isNative(Shape s) { return s == Shape::wide || s == Shape::tiled; }
+// Chosen by its cost; the fallback is where nothing else can, a library where a rule says so.
+bool competes(Shape s) { return s != Shape::fallback && s != Shape::library; }
 
 std::string suits(const CandidateRow& row, dal::Kind kind) {
   if (row.family == Family::composed) return "other operators on the device do it";
   switch (row.shape) {
     case Shape::wide: return std::string("CPU-shaped kernel on a device of kind ") + dal::kindName(kind);
     case Shape::tiled: return std::string("GPU-shaped kernel on a device of kind ") + dal::kindName(kind);
+    case Shape::library: return std::string("library on a device of kind ") + dal::kindName(kind);
     case Shape::host: return "host kernel on shared memory";
     case Shape::fallback: return "copied to the host and back";
   }
   return {};
 }
 
-// The order in which candidates are asked: the shape made for this kind of device, the other one, the host, the fallback.
+// The order in which candidates are asked: the shape made for this kind of device, the other one, a library, the host, the
+// fallback.
 // The host comes first where it is asked for, and before a composed operator.
 std::vector<CandidateId> order(const Facts& f, Mode mode) {
   std::vector<CandidateId> out;
@@ -37,6 +41,7 @@ std::vector<CandidateId> order(const Facts& f, Mode mode) {
   if (host_first) take(shape(Shape::host));
   take(own(cpu ? Shape::wide : Shape::tiled));
   take(own(cpu ? Shape::tiled : Shape::wide));
+  take(own(Shape::library));
   if (!host_first) take(shape(Shape::host));
   take(shape(Shape::fallback));
   return out;
@@ -60,10 +65,10 @@ std::string ratio(double slow, double fast) {
 Choice byCost(std::vector<CandidateVerdict>& all, const Facts& f, bool bit_equal) {
   std::vector<CandidateVerdict*> legal;
   for (CandidateVerdict& v : all)
-    if (v.legal && candidate(v.id).shape != Shape::fallback) legal.push_back(&v);
+    if (v.legal && competes(candidate(v.id).shape)) legal.push_back(&v);
   if (legal.empty())   // the last resort is never chosen for its speed
     for (CandidateVerdict& v : all)
-      if (v.legal) legal.push_back(&v);
+      if (v.legal && candidate(v.id).shape == Shape::fallback) legal.push_back(&v);
   if (legal.empty()) return {};
   Choice c{legal.front(), suits(candidate(legal.front()->id), f.device().kind)};
   const std::string of = " of " + std::to_string(legal.size()) + " legal candidates";
@@ -94,6 +99,7 @@ void explainLosers(std::vector<CandidateVerdict>& all, const CandidateVerdict& w
     if (!v.legal) continue;
     if (v.id == winner.id) { v.why = "chosen"; continue; }
     if (candidate(v.id).shape == Shape::fallback) v.why = "legal; used only where nothing else is";
+    else if (candidate(v.id).shape == Shape::library) v.why = "legal; made for GPUs: only a rule or `flagos route set` chooses it";
     else if (v.measured && winner.measured) v.why = "legal; measured " + ratio(*v.measured, *winner.measured) + " the time of the chosen one";
     else if (!v.cost.known()) v.why = "legal; not predicted: " + v.cost.why;
     else if (!winner.cost.known()) v.why = "legal; the chosen one is not predicted";

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "runtime/kde/catalog/clblast.h"
 #include "runtime/kde/explain.h"
 
 namespace flagos::kde {
@@ -144,6 +145,11 @@ class Search {
       device.kind = k;
       const Decision d = ask(Facts::of(in_.signature, device), in_.situation);
       if (differs(d) && told.insert(d.chosen).second) add(std::string("device.kind = ") + dal::kindName(k) + now(Field::device_kind), d);
+    }
+    if (!full() && clblastPresence(in_.device) != dal::Presence::yes) {
+      const AssumeClblast installed(dal::Presence::yes);
+      const Decision d = ask(facts_, in_.situation);
+      if (differs(d)) add("libclblast1 is installed", d);
     }
     if (full() || !in_.device.shared_memory) return;
     dal::DeviceDescription device = in_.device;

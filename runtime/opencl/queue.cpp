@@ -217,6 +217,21 @@ Result<void> QueueImpl::launch(const Kernel& kernel, const Range& range, const A
   return {};
 }
 
+Result<void> QueueImpl::foreign(uint32_t name, const std::function<Result<cl_event>(cl_command_queue)>& enqueue) {
+  if (auto error = refuse()) return *error;
+  // Its kernels are not in our count of what PoCL keeps loaded (useShape): none of ours may run while it loads them.
+  if (pocl_)
+    if (auto r = device_.synchronize(); !r) return r;
+  std::unique_lock lock(mutex_);
+  if (auto error = makeRoom(lock)) return *error;
+  flush();  // it may wait for what it enqueued
+  const uint64_t host_ns = timingEnabled() ? nowNs() : 0;
+  const Result<cl_event> event = enqueue(queue_);
+  if (!event) return event.error();
+  push(*event, host_ns, Command::kernel, name);
+  return {};
+}
+
 Result<void> QueueImpl::write(cl_mem dst, size_t dst_offset, const void* src, size_t bytes, bool blocking) {
   if (bytes == 0) return {};
   if (char* host = hostPointer(dst)) {

@@ -33,6 +33,9 @@ class QueueImpl final : public Queue {
   Device& device() noexcept override { return device_; }
   using Queue::launch;
   Result<void> launch(const Kernel& kernel, const Range& range, const Arg* args, size_t count) override;
+  // Commands of a library that enqueues by itself, as one command here: `enqueue` gives the event of its last one, and is
+  // counted and timed under `name`.
+  Result<void> foreign(uint32_t name, const std::function<Result<cl_event>(cl_command_queue)>& enqueue);
   Result<void> write(cl_mem dst, size_t dst_offset, const void* src, size_t bytes, bool blocking) override;
   Result<void> read(void* dst, cl_mem src, size_t src_offset, size_t bytes, bool blocking) override;
   Result<void> copy(cl_mem dst, size_t dst_offset, cl_mem src, size_t src_offset, size_t bytes) override;

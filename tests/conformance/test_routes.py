@@ -122,6 +122,74 @@ def test_binary_cross_entropy_refuses_what_is_no_probability(shared):
     assert out == "True\n" * 13, out
 
 
+@pytest.mark.parametrize("env", [dict(FLAGOS_ROUTE="opencl"), dict(FLAGOS_ROUTE="opencl", FLAGOS_SHARED_MEMORY="0"), dict(FLAGOS_ROUTE="host")])
+def test_bernoulli_refuses_what_is_no_probability_and_the_device_goes_on(env):
+    out = good("""
+        import torch
+        for bad in (1.5, -0.1, float("nan")):
+            for n, place in ((5, 4), (200, 17), (200, 199)):
+                for dtype in (torch.float32, torch.bfloat16, torch.float64):
+                    p = torch.full((n,), 0.5, device="npu", dtype=dtype)
+                    p[place] = bad
+                    for call in (lambda: torch.bernoulli(p), lambda: torch.empty(n, device="npu").bernoulli_(p)):
+                        try:
+                            result = call()
+                            torch.npu.synchronize()
+                            print("answered", result)
+                        except RuntimeError as error:
+                            print("Expected p_in >= 0 && p_in <= 1" in str(error), torch.ones(3, device="npu").sum().item() == 3)
+        ends = torch.tensor([0.0, 1.0] * 70, device="npu")
+        print(torch.bernoulli(ends).equal(ends))
+        print(torch.bernoulli(torch.full((9000,), 0.25, device="npu")).mean().sub(0.25).abs().item() < 0.02)
+    """, FLAGOS_FALLBACK="forbid", **env)
+    assert out == "True True\n" * 54 + "True\n" * 2, out
+
+
+def test_clblast_gives_the_products_of_the_cpu_where_a_rule_asks_for_it(tmp_path):
+    # On a device of kind cpu nothing but a rule chooses it; libclblast1 is among the packages of ./dev setup.
+    rules = tmp_path / "rules.json"
+    names = ("mm", "addmm", "bmm", "baddbmm", "addmv", "dot")
+    rules.write_text(json.dumps({"version": 1, "rules": [{"op": f"aten::{name}", "use": "opencl.gemm.clblast"} for name in names]}))
+    out = good("""
+        import itertools, json, torch
+        torch.manual_seed(0)
+        def both(f, *tensors):
+            want, got = f(*tensors), f(*(t.npu() if torch.is_tensor(t) else t for t in tensors)).cpu()
+            torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-4 if want.dtype == torch.float32 else 1e-12)
+        count = 0
+        for dtype in (torch.float32, torch.float64):
+            r = lambda *s: torch.randn(*s, dtype=dtype)
+            for (m, n, k), (ta, tb) in itertools.product([(1, 1, 1), (5, 7, 3), (64, 130, 33), (200, 96, 257)], itertools.product((0, 1), (0, 1))):
+                a, b = r(k, m).t() if ta else r(m, k), r(n, k).t() if tb else r(k, n)
+                both(torch.mm, a, b)
+                both(lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=-2), r(n), a, b)
+                both(lambda c, a, b: torch.addmm(c, a, b, beta=0), torch.full((m, n), float("nan"), dtype=dtype), a, b)
+                both(lambda c, a, b: c.clone().addmm_(a, b, beta=3), r(m, n), a, b)
+                both(torch.bmm, r(3, m, k), b.expand(3, k, n))
+                both(lambda c, a, b: torch.baddbmm(c, a, b, beta=2, alpha=0.25), r(3, m, n), r(3, m, k), r(3, k, n))
+                count += 6
+            big = r(80, 90)
+            both(lambda big: torch.mm(big[3:40:2, 5:60:3], big[7:26, 11:50]), big)
+            both(lambda big: torch.mm(big[1:30, 2:12], big[10:20, :]).t().contiguous(), big)
+            out = torch.zeros(40, 40, dtype=dtype)
+            for o in (out, out.npu()):
+                torch.mm(big.to(o.device)[:19, :20], big.to(o.device)[:20, :19], out=o[1:20, 3:22])
+                last = o.cpu() if o is not out else out.clone()
+            torch.testing.assert_close(last, out, rtol=1e-5, atol=1e-4)
+            both(torch.mv, r(9, 70), r(70)), both(torch.dot, r(70), r(70)), both(torch.mm, r(3, 0), r(0, 4))
+        x, w = torch.randn(6, 8, requires_grad=True), torch.randn(8, 5, requires_grad=True)
+        xd, wd = x.detach().npu().requires_grad_(), w.detach().npu().requires_grad_()
+        (x @ w).square().sum().backward(), (xd @ wd).square().sum().backward()
+        torch.testing.assert_close(xd.grad.cpu(), x.grad, rtol=1e-4, atol=1e-4), torch.testing.assert_close(wd.grad.cpu(), w.grad, rtol=1e-4, atol=1e-4)
+        half = torch.randn(4, 4).bfloat16()
+        torch.testing.assert_close(torch.mm(half.npu(), half.npu()).cpu(), torch.mm(half, half))
+        rows = [(r["op"], r["kernel"]) for r in torch.flagos._C.route_counts() if r["op"].split(".")[0].split("::")[1] in ("mm", "addmm", "bmm", "baddbmm")]
+        used = sum(r["calls"] for r in torch.flagos._C.route_counts() if r["kernel"] == "opencl.gemm.clblast")
+        print(count, sorted({kernel for _, kernel in rows}), used > 200)
+    """, FLAGOS_RULES=str(rules), FLAGOS_ROUTE="opencl", FLAGOS_FALLBACK="forbid")
+    assert out == "192 ['opencl.gemm.clblast', 'opencl.gemm.wide'] True\n", out
+
+
 def test_a_fallback_is_warned_about_once_per_operator():
     code = f"import torch\nfor _ in range(3): {RARE}"
     status, _, err = python(code, FLAGOS_ROUTE="opencl", FLAGOS_FALLBACK="warn")

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/kde/catalog/clblast.h"
 #include "runtime/kde/catalog/native_ops.h"
 
 namespace flagos::kde {
@@ -16,6 +17,8 @@ constexpr CandidateRow kCandidates[] = {
     FLAGOS_TEMPLATE(pointwise, "an elementwise operator with an OpenCL kernel for these dtypes; any strides, at most 12 dimensions"),
     FLAGOS_TEMPLATE(reduce, "a reduction with an OpenCL kernel for this dtype; any strides, at most 12 dimensions"),
     FLAGOS_TEMPLATE(gemm, "a matrix product of float32, float16, bfloat16 or (with fp64) float64; any strides"),
+    {"opencl.gemm.clblast", Family::gemm, Shape::library,
+     "libclblast.so.1 is installed; a product of float32 or (with fp64) float64 of less than 2^31 elements; any strides"},
     FLAGOS_TEMPLATE(conv, "a 1-d or 2-d convolution of float32, float16, bfloat16 or (with fp64) float64; any strides"),
     FLAGOS_TEMPLATE(pool, "a 1-d or 2-d pooling of a floating dtype; any strides"),
     FLAGOS_TEMPLATE(softmax, "softmax or log-softmax of a floating dtype; any strides, at most 12 dimensions"),
@@ -97,6 +100,10 @@ std::string whyIllegal(const CandidateRow& row, const Facts& f) {
   switch (row.shape) {
     case Shape::wide:
     case Shape::tiled: return nativeIllegal(row, f);
+    case Shape::library: {
+      std::string why = nativeIllegal(row, f);
+      return why.empty() ? clblastIllegal(f) : why;
+    }
     case Shape::host:
       if (!f.device().shared_memory) return "the device has its own memory: host kernels cannot reach it without copies";
       break;

@@ -10,7 +10,8 @@
 
 namespace flagos::kde {
 
-enum class Shape : uint8_t { wide, tiled, host, fallback };   // how the candidate is built, for the efficiency table
+// How the candidate is built, for the efficiency table. library: somebody else's kernels, which only a rule chooses.
+enum class Shape : uint8_t { wide, tiled, library, host, fallback };
 
 // Work of one call as the cost model counts it; < 0 = unknown, and `why` says what is missing.
 struct Work {

@@ -211,6 +211,11 @@ Result<void> tiled(Queue& queue, const Problem& r) {
 
 }  // namespace
 
+Result<void> checkGemm(const GemmArgs& args) {
+  auto problem = describe(args);
+  return problem ? Result<void>() : Result<void>(problem.error());
+}
+
 Result<void> gemm(Queue& queue, const GemmArgs& args, Variant variant) {
   auto problem = describe(args);
   if (!problem) return problem.error();

@@ -25,6 +25,13 @@ struct GemmArgs {
 // K = 0 gives beta * self (or 0). Rank 2 operands are used for every batch of a rank 3 output.
 Result<void> gemm(Queue& queue, const GemmArgs& args, Variant variant);
 
+// The same by CLBlast (gemm_clblast.cpp): float32 and float64. Any strides; a matrix without a contiguous dimension is
+// copied first. The library is loaded at the first call; an error says what is missing.
+Result<void> gemmByClblast(Queue& queue, const GemmArgs& args);
+
+// Ranks, sizes and dtypes, as gemm() checks them.
+Result<void> checkGemm(const GemmArgs& args);
+
 // A vector as the one-column or one-row matrix that gemm wants (mv, dot).
 TensorRef asColumn(const TensorRef& vector) noexcept;  // [K] -> [K,1]
 TensorRef asRow(const TensorRef& vector) noexcept;     // [K] -> [1,K]

@@ -15,6 +15,12 @@ bool matrixFits(std::initializer_list<at::Tensor> tensors) {
   return t == at::kFloat || t == at::kHalf || t == at::kBFloat16 || t == at::kDouble;
 }
 
+// The product by the candidate that was chosen.
+Result<void> launch(OpCall& c, const ocl::GemmArgs& g) {
+  static const kde::CandidateId clblast = kde::candidateId("opencl.gemm.clblast");
+  return c.route().chosen == clblast ? ocl::gemmByClblast(c.queue(), g) : ocl::gemm(c.queue(), g, c.variant());
+}
+
 Error shapes(const char* op, const at::Tensor& a, const at::Tensor& b) {
   return fail(std::string(op) + ": shapes " + c10::str(a.sizes()) + " and " + c10::str(b.sizes()) + " cannot be multiplied");
 }
@@ -36,7 +42,7 @@ Result<void> product(OpCall& c, const char* name, const at::Tensor& a, const at:
   g.alpha = alpha;
   g.beta = self.defined() ? beta : 0;
   if (self.defined() && beta != 0) g.self = ref(self, out.sizes());
-  return ocl::gemm(c.queue(), g, c.variant());
+  return launch(c, g);
 }
 
 Result<void> mm(OpCall& c) { return product(c, "mm", c.tensor(0), c.tensor(1), {}, 0, 1); }
@@ -67,7 +73,7 @@ Result<void> addmv(OpCall& c) {
     g.self = ref(self, out.sizes());
     asMatrix(*g.self);
   }
-  return ocl::gemm(c.queue(), g, c.variant());
+  return launch(c, g);
 }
 
 Result<void> dot(OpCall& c) {
@@ -83,7 +89,7 @@ Result<void> dot(OpCall& c) {
   g.out.strides[0] = g.out.strides[1] = 1;
   g.beta = 0;
   c.result(out);
-  return ocl::gemm(c.queue(), g, c.variant());
+  return launch(c, g);
 }
 bool dotFits(const OpCall& c) { return matrixFits({c.tensor(0), c.tensor(1)}); }
 

@@ -67,6 +67,26 @@ def test_a_card_of_the_table_needs_no_device(flagos):
     assert "rates from the device table: 1008 GB/s (confidence A)" in flagos.run(*mm(1024, "--device", "fingerprint:GeForce RTX 4090")).stdout
 
 
+def test_clblast_is_a_candidate_with_its_reason(flagos, rules):
+    def step(doc, name):
+        return next(s for s in doc["steps"] if s["name"] == name)
+    # On this processor it can run (./dev setup installs libclblast1) and only a rule makes it.
+    here = dict(FLAGOS_ROOT="/")
+    doc = flagos.json(*mm(1024, "--device", "npu:0"), **here)
+    assert (doc["chosen"], step(doc, "opencl.gemm.clblast")["verdict"]) == ("opencl.gemm.wide", "match")
+    assert step(doc, "opencl.gemm.clblast")["why"] == "legal; made for GPUs: only a rule or `flagos route set` chooses it"
+    assert step(doc, "clblast-on-gpu")["verdict"] == "no"
+    forced = flagos.json(*mm(1024, "--rules", rules({"name": "lib", "op": "aten::mm", "use": "opencl.gemm.clblast"})), **here)
+    assert forced["chosen"] == "opencl.gemm.clblast"
+    half = flagos.json(*mm(1024, "--device", "npu:0", "--dtype", "float16", "--why-not", "opencl.gemm.clblast"), **here)
+    assert half["why_not"]["why"] == "CLBlast sums float16 in float16, and this backend's products sum it in float32"
+    # A card that is elsewhere: nobody knows what is installed there.
+    card = flagos.json(*mm(1024, "--device", "fingerprint:GeForce RTX 4090"))
+    assert step(card, "clblast-on-gpu")["verdict"] == "rejected"
+    assert step(card, "opencl.gemm.clblast")["why"] == "whether libclblast.so.1 is installed on the device's machine is not known"
+    assert any(c["if"] == "libclblast1 is installed" and c["then"].startswith("opencl.gemm.clblast (rule clblast-on-gpu") for c in card["would_change"])
+
+
 def test_a_rate_that_the_table_does_not_know_is_not_invented(flagos):
     doc = flagos.json(*mm(1024, "--device", "fingerprint:Radeon RX 7900 GRE / 7900M"))
     chosen = [s for s in doc["steps"] if s["verdict"] == "chosen"][0]

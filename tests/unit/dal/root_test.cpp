@@ -6,6 +6,7 @@
 #include <set>
 
 #include "runtime/base/paths.h"
+#include "runtime/dal/libraries.h"
 #include "runtime/dal/merge.h"
 #include "runtime/dal/pci_address.h"
 #include "runtime/dal/probes/probes.h"
@@ -41,6 +42,16 @@ TEST_CASE("PCI addresses parse, compare by number and print as the kernel does")
         Row{"zz:00.0", ""}, Row{"0000:03:00.0 ", ""}, Row{".", ""}, Row{":.", ""}})
     CHECK(dal::normalPciAddress(r.text) == r.normal);
   CHECK(*dal::parsePciAddress("0000:f1:00.0") < *dal::parsePciAddress("10000:01:00.0"));
+}
+
+TEST_CASE("a library is looked for where the loader would, and a machine without such folders says nothing") {
+  Folder f;
+  const auto presence = [&] { return dal::libraryPresence(dal::Root(f.dir), "libclblast.so.1"); };
+  CHECK(presence() == dal::Presence::unknown);
+  f.write("/usr/lib/libother.so.1", "");
+  CHECK(presence() == dal::Presence::no);
+  f.write("/usr/lib/x86_64-linux-gnu/libclblast.so.1", "");
+  CHECK(presence() == dal::Presence::yes);
 }
 
 TEST_CASE("files are read with caps and without blocking") {

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 #include "runtime/base/json.h"
+#include "runtime/kde/catalog/clblast.h"
 #include "runtime/kde/query.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/kde/fixture.h"
@@ -40,6 +42,8 @@ std::string answer(const Golden& g) {
   RouterOptions o;
   o.device = get("device") == "card" ? cardDevice() : cpuDevice();
   if (get("rates") == "none") o.device.bandwidth_bps = 0;
+  std::optional<AssumeClblast> library;
+  if (!get("clblast").empty()) library.emplace(get("clblast") == "yes" ? dal::Presence::yes : dal::Presence::no);
   o.read_files = false;
   if (get("mode") == "opencl") o.mode = Mode::opencl;
   if (get("mode") == "host") o.mode = Mode::host;
