@@ -106,7 +106,7 @@ int runCheck(const CheckOptions& options) {
     analysis.machine = detectedMachine();
   }
   Workspace workspace;
-  workspace.modules().limitSource(64u << 20);   // all of torch fits, in some 700 MB
+  workspace.modules().limitTrees(768u << 20);   // all of torch fits
   std::vector<std::string> roots;
   for (const auto& p : options.paths) {
     std::error_code ec;

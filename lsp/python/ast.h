@@ -127,6 +127,7 @@ class Ast {
   }
   void setRoot(Node* n) { root_ = n; }
   size_t size() const { settle(); return nodes_.size(); }
+  size_t bytes() const { return nodes_.size() * sizeof(Node); }   // of the nodes made so far
   bool hasErrors() const { settle(); return errors_; }
   void markError() { errors_ = true; }
   // The first part that does not parse, in bytes; {0, 0} where there is none.

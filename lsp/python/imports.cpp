@@ -81,7 +81,6 @@ void Interp::ensureLoaded(ObjectId scope) {
   LoadedModule* m = store_.byScope(scope);
   if (!m || m->state != LoadedModule::State::idle || load_depth_ >= kMaxChain || spent()) return;
   m->state = LoadedModule::State::running;
-  store_.runs(*m);
   auto aside = heap_.suspend();
   const uint32_t owner = heap_.own(m->owner);
   {

@@ -23,9 +23,10 @@ LoadedModule& ModuleStore::of(const std::shared_ptr<const SourceUnit>& unit) {
   return *m;
 }
 
-void ModuleStore::runs(LoadedModule& m) {
-  if (!m.counted) source_bytes_ += m.unit->text.size();
-  m.counted = true;
+size_t ModuleStore::treeBytes() const {
+  size_t sum = 0;
+  for (const auto& [unit, m] : modules_) sum += unit->ast.bytes();
+  return sum;
 }
 
 LoadedModule* ModuleStore::byScope(ObjectId scope) {
@@ -44,12 +45,12 @@ void ModuleStore::clear() {
   modules_.clear();
   scopes_.clear();
   heap = Heap();
-  source_bytes_ = text_bytes_ = 0;
+  text_bytes_ = 0;
 }
 
 void ModuleStore::refresh(Workspace& workspace, const std::string& machine) {
   aside_.clear();
-  if (machine != machine_ || source_bytes_ > max_source_ || text_bytes_ > kMaxText) { clear(); machine_ = machine; return; }
+  if (machine != machine_ || treeBytes() > max_trees_ || text_bytes_ > kMaxText) { clear(); machine_ = machine; return; }
   // Modules that were imported and not yet used stay: without them all that import them would have to run again.
   std::vector<const SourceUnit*> stale;
   for (const auto& [unit, m] : modules_)
@@ -74,7 +75,6 @@ void ModuleStore::drop(const std::vector<const SourceUnit*>& stale) {
     heap.release(it->second->owner);
     scopes_.erase(it->second->scope);
     text_bytes_ -= it->first->text.size();
-    if (it->second->counted) source_bytes_ -= it->first->text.size();
     it = modules_.erase(it);
   }
 }

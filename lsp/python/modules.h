@@ -21,7 +21,6 @@ struct LoadedModule {
   ObjectId scope = 0;
   State state = State::idle;
   bool cut = false;                        // its step budget ran out
-  bool counted = false;                    // in sourceBytes()
   Delta effects;                           // on objects that are not its own
   std::vector<LoadedModule*> imports;      // directly, in order
 };
@@ -39,12 +38,10 @@ class ModuleStore {
   void refresh(Workspace& workspace, const std::string& machine);
   void clear();
   size_t size() const { return modules_.size(); }
-  size_t sourceBytes() const { return source_bytes_; }   // of the texts whose trees are kept; a tree takes some 40 times as much
+  size_t treeBytes() const;                // of the nodes of all kept trees: the most of the memory
   // Above this, everything is forgotten before the next analysis. Modules that import each other must then all run again for
   // every file that touches them, so a pass over many files wants room for the whole of them.
-  void limitSource(size_t bytes) { max_source_ = bytes; }
-  // The module is about to be run, and its tree to be made.
-  void runs(LoadedModule& m);
+  void limitTrees(size_t bytes) { max_trees_ = bytes; }
   // Module and all that it imports, each once.
   void closure(LoadedModule& m, std::vector<LoadedModule*>& out, std::unordered_map<const LoadedModule*, bool>& seen);
 
@@ -55,8 +52,8 @@ class ModuleStore {
   std::vector<std::shared_ptr<const SourceUnit>> aside_;   // sound texts of dropped modules, for the analysis that comes
   std::string machine_;
   uint32_t next_owner_ = 1;
-  size_t max_source_ = 16u << 20;              // an editor's: some 400 MB at the very most
-  size_t source_bytes_ = 0, text_bytes_ = 0;   // of modules that were run; of all
+  size_t max_trees_ = 256u << 20;              // an editor's at the very most
+  size_t text_bytes_ = 0;                      // of all modules
 };
 
 }  // namespace flagos::lsp

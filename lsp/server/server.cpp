@@ -20,7 +20,7 @@ constexpr uint64_t kRefreshNs = 2'000'000'000;       // inlay refresh is global:
 constexpr uint64_t kAfterEditNs = 1'250'000'000;     // and not while the user types
 constexpr size_t kKeptAnalyses = 6;                  // trees of the documents used last; the others are read again when asked for
 constexpr size_t kAnsweredIds = 256;
-constexpr size_t kKeptModuleBytes = 256u << 10;
+constexpr size_t kKeptTreeBytes = 16u << 20;
 constexpr unsigned kTrimEvery = 16, kTrimAtOnce = 64;   // analyses
 }  // namespace
 
@@ -218,7 +218,7 @@ void Server::ensure(Open& o, bool unasked) {
     o.follows.clear();
     const uint64_t start = nowNs();
     // The imported modules of the document in work stay, so that an edit is quick; those of many documents are too much.
-    const bool much = last_analysed_ != o.doc.uri() && workspace_.modules().sourceBytes() > kKeptModuleBytes;
+    const bool much = last_analysed_ != o.doc.uri() && workspace_.modules().treeBytes() > kKeptTreeBytes;
     if (much) workspace_.modules().clear();
     last_analysed_ = o.doc.uri();
     if (o.notebook ? o.notebook->outOfSync() : o.doc.outOfSync()) {

@@ -113,7 +113,7 @@ TEST_CASE("an imported module runs once, and again when its text changes") {
   CHECK(workspace.modules().size() == modules);
   settings = "DEVICE = 'npu:1'\n";
   CHECK(device() == "npu:1");
-  workspace.modules().limitSource(1);          // no room: all is forgotten before each analysis, and the answer stays
+  workspace.modules().limitTrees(1);          // no room: all is forgotten before each analysis, and the answer stays
   for (int i = 0; i < 3; ++i) CHECK(device() == "npu:1");
   CHECK(workspace.modules().size() == modules);
 }
