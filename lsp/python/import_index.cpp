@@ -17,9 +17,10 @@ constexpr size_t kMaxFiles = 6000;         // a folder with more is no project: 
 constexpr uint64_t kListAgainNs = 5'000'000'000;
 constexpr size_t kMaxPrograms = 8;
 constexpr size_t kMaxClosure = 200;
+constexpr size_t kMaxWords = 5000;          // files that are looked through for a word: each is one look-up
 
 // Without one of these a text can neither place anything nor be told that it does.
-constexpr std::array<std::string_view, 5> kPieces = {"torch", ".to(", ".cpu(", "privateuse", ".device"};
+constexpr std::array<std::string_view, 4> kPieces = {"torch", ".to(", ".cpu(", "privateuse"};
 // Not inside another word: "input", "dumps".
 constexpr std::array<std::string_view, 4> kWords = {"cuda", "npu", "xpu", "mps"};
 
@@ -98,7 +99,8 @@ template <typename F> bool anyHit(std::string_view text, std::string_view word, 
   while (const void* hit = memmem(at, static_cast<size_t>(end - at), word.data(), word.size())) {
     const auto begin = static_cast<size_t>(static_cast<const char*>(hit) - text.data());
     const std::string_view after = text.substr(begin + word.size());
-    if (!(begin > 0 && letter(text[begin - 1])) && counts(after)) return true;
+    const char before = begin > 0 ? text[begin - 1] : ' ';
+    if (!letter(before) && counts(before, after)) return true;
     at = static_cast<const char*>(hit) + 1;
   }
   return false;
@@ -106,12 +108,15 @@ template <typename F> bool anyHit(std::string_view text, std::string_view word, 
 
 bool hasWord(std::string_view text) {
   if (std::any_of(kPieces.begin(), kPieces.end(), [&](std::string_view w) { return memmem(text.data(), text.size(), w.data(), w.size()) != nullptr; })) return true;
-  if (std::any_of(kWords.begin(), kWords.end(), [&](std::string_view w) { return anyHit(text, w, [](std::string_view after) { return after.empty() || !letter(after[0]); }); })) return true;
+  if (std::any_of(kWords.begin(), kWords.end(), [&](std::string_view w) { return anyHit(text, w, [](char, std::string_view after) { return after.empty() || !letter(after[0]); }); })) return true;
+  for (size_t at = text.find(".device"); at != std::string_view::npos; at = text.find(".device", at + 1))
+    if (!text.substr(at).starts_with(".device_encoding")) return true;   // os.device_encoding() is about terminals
   // `device=`, `device_map`, `devices = ...`, `device(...)`: a use, and not a word of a sentence.
-  return anyHit(text, "device", [](std::string_view after) {
+  return anyHit(text, "device", [](char before, std::string_view after) {
+    if (before == '_') return false;       // is_block_device()
     if (after.starts_with("s")) after.remove_prefix(1);
     if (after.starts_with("_")) return !after.starts_with("_encoding");
-    return after.starts_with("=") || after.starts_with(" =") || after.starts_with("(") || after.starts_with("\"") || after.starts_with("'") || after.starts_with(":");
+    return after.starts_with("=") || after.starts_with(" =") || after.starts_with("(") || after.starts_with(":") || (!after.empty() && after[0] == before && (before == '"' || before == '\''));
   });
 }
 
@@ -262,7 +267,7 @@ bool Workspace::mayMatter(const SourceUnit& unit) {
     todo.pop_back();
     if (!seen.insert(at).second) continue;
     const Imports& known = importsNow(at);
-    if (known.words || seen.size() > kMaxClosure) return true;
+    if (known.words || seen.size() > kMaxWords) return true;
     todo.insert(todo.end(), known.files.begin(), known.files.end());
   }
   return false;
