@@ -242,6 +242,8 @@ Workspace::Users Workspace::usersOf(const std::string& path, size_t most) {
 }
 
 bool Workspace::changesOthers(const std::string& path) {
+  if (changes_turn_ != turn_) { changes_.clear(); changes_turn_ = turn_; }
+  if (const auto it = changes_.find(path); it != changes_.end()) return it->second;
   std::set<std::string> seen;
   std::set<std::string_view> setters, calls;
   std::vector<std::string> todo{path};
@@ -250,12 +252,16 @@ bool Workspace::changesOthers(const std::string& path) {
     todo.pop_back();
     if (!seen.insert(at).second) continue;
     const Imports& known = importsNow(at);
-    if (known.settings) return true;
+    if (known.settings) return changes_[path] = true;
     setters.insert(known.setters.begin(), known.setters.end());
     calls.insert(known.calls.begin(), known.calls.end());
     todo.insert(todo.end(), known.files.begin(), known.files.end());
   }
-  return std::any_of(setters.begin(), setters.end(), [&](std::string_view s) { return calls.count(s) != 0; });
+  const bool changes = std::any_of(setters.begin(), setters.end(), [&](std::string_view s) { return calls.count(s) != 0; });
+  changes_[path] = changes;
+  // What all of them together do not do, none of them does.
+  if (!changes && todo.empty()) for (const auto& s : seen) changes_[s] = false;
+  return changes;
 }
 
 bool Workspace::mayMatter(const SourceUnit& unit) {

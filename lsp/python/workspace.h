@@ -104,6 +104,8 @@ class Workspace {
   std::unordered_map<std::string, std::string> resolved_;      // "folder\nmodule" -> path, this generation
   std::unordered_map<std::string, Imports> imports_;
   std::unordered_map<std::string, std::vector<std::string>> importers_;
+  std::unordered_map<std::string, bool> changes_;              // changesOthers(), this turn
+  uint64_t changes_turn_ = 0;
   std::vector<std::string> listed_;
   std::shared_ptr<Walk> walk_;
   size_t next_ = 0;                                            // of listed_: read so far
