@@ -47,22 +47,25 @@ inline void packPanel(global real* dst, global const void* b, long off, long bk,
     }
     return;
   }
-  if (dt == DT_REAL) {
-    global const real* src = (global const real*)b + off;
-    for (long j = 0; j < cols; ++j)
-      for (long k = 0; k < depth; ++k) dst[k * NR + j] = src[k * bk + j * bn];
-  } else {
-    for (long j = 0; j < cols; ++j) {
+  long j = 0;
+  if (bk == 1)   // a transposed matrix
+    for (; j + 8 <= cols; j += 8) {
+      const long at = off + j * bn;
       long k = 0;
-      if (bk == 1)
-        for (; k + VL <= depth; k += VL) {
-          real part[VL];
-          VSTORE(loadVec(b, off + k + j * bn, dt), part);
-          for (int i = 0; i < VL; ++i) dst[(k + i) * NR + j] = part[i];
-        }
-      for (; k < depth; ++k) dst[k * NR + j] = loadElem(b, off + k * bk + j * bn, dt);
+      for (; k + 8 <= depth; k += 8) {
+        const long i = at + k;
+        const block r0 = loadBlock(b, i, dt), r1 = loadBlock(b, i + bn, dt), r2 = loadBlock(b, i + 2 * bn, dt), r3 = loadBlock(b, i + 3 * bn, dt);
+        const block r4 = loadBlock(b, i + 4 * bn, dt), r5 = loadBlock(b, i + 5 * bn, dt), r6 = loadBlock(b, i + 6 * bn, dt),
+                    r7 = loadBlock(b, i + 7 * bn, dt);
+        global real* d = dst + k * NR + j;
+        TURN_ROWS
+        TURN_STORE(d, NR)
+      }
+      for (; k < depth; ++k)
+        for (long q = 0; q < 8; ++q) dst[k * NR + j + q] = loadElem(b, at + q * bn + k, dt);
     }
-  }
+  for (; j < cols; ++j)
+    for (long k = 0; k < depth; ++k) dst[k * NR + j] = loadElem(b, off + k * bk + j * bn, dt);
   for (long j = cols; j < NR; ++j)
     for (long k = 0; k < depth; ++k) dst[k * NR + j] = 0;
 }
@@ -157,16 +160,20 @@ kernel void gemm_pack_rows(global const void* a, global real* dst, const PackPar
   global real* d = dst + p.dst_off + t * p.k * MR;
   const long rows = min((long)MR, p.m - m0);
   const long src = p.a_off + batch * p.ab + m0 * p.am;
-  for (long r = 0; r < MR; ++r) {
-    long k = 0;
-    if (p.ak == 1 && r < rows)
-      for (; k + VL <= p.k; k += VL) {
-        real part[VL];
-        VSTORE(loadVec(a, src + r * p.am + k, p.dt), part);
-        for (int i = 0; i < VL; ++i) d[(k + i) * MR + r] = part[i];
-      }
-    for (; k < p.k; ++k) d[k * MR + r] = r < rows ? loadElem(a, src + r * p.am + k * p.ak, p.dt) : (real)0;
-  }
+  long k0 = 0;
+  if (p.ak == 1 && rows == MR)
+    for (; k0 + 8 <= p.k; k0 += 8) {
+      const long i = src + k0;
+      const block r0 = loadBlock(a, i, p.dt), r1 = loadBlock(a, i + p.am, p.dt), r2 = loadBlock(a, i + 2 * p.am, p.dt),
+                  r3 = loadBlock(a, i + 3 * p.am, p.dt);
+      const block r4 = loadBlock(a, i + 4 * p.am, p.dt), r5 = loadBlock(a, i + 5 * p.am, p.dt), r6 = loadBlock(a, i + 6 * p.am, p.dt),
+                  r7 = loadBlock(a, i + 7 * p.am, p.dt);
+      global real* to = d + k0 * MR;
+      TURN_ROWS
+      TURN_STORE(to, MR)
+    }
+  for (long k = k0; k < p.k; ++k)
+    for (long r = 0; r < MR; ++r) d[k * MR + r] = r < rows ? loadElem(a, src + r * p.am + k * p.ak, p.dt) : (real)0;
 }
 
 // out[b,m,n] = alpha * value + beta * self[b,m,n].

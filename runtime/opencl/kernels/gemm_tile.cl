@@ -133,3 +133,53 @@ inline void tileRows(vec* acc, global const real* a, long am, long ak, long rows
   }
   TILE_KEEP(acc)
 }
+
+// Blocks of 8 x 8 are turned in registers.
+#define TURN_PAIR(a, b, lo, hi)                                  \
+  lo = shuffle2(a, b, (MASK)(0, 8, 1, 9, 2, 10, 3, 11));         \
+  hi = shuffle2(a, b, (MASK)(4, 12, 5, 13, 6, 14, 7, 15));
+#ifdef REAL_DOUBLE
+typedef double8 block;
+#define MASK ulong8
+#else
+typedef float8 block;
+#define MASK uint8
+#endif
+// Three rounds of perfect shuffles: rows i and i + 4 interleave each time.
+#define TURN_ROWS                                                                                     \
+  block a0, a1, a2, a3, a4, a5, a6, a7, b0, b1, b2, b3, b4, b5, b6, b7;                               \
+  TURN_PAIR(r0, r4, a0, a1) TURN_PAIR(r1, r5, a2, a3) TURN_PAIR(r2, r6, a4, a5) TURN_PAIR(r3, r7, a6, a7) \
+  TURN_PAIR(a0, a4, b0, b1) TURN_PAIR(a1, a5, b2, b3) TURN_PAIR(a2, a6, b4, b5) TURN_PAIR(a3, a7, b6, b7) \
+  TURN_PAIR(b0, b4, a0, a1) TURN_PAIR(b1, b5, a2, a3) TURN_PAIR(b2, b6, a4, a5) TURN_PAIR(b3, b7, a6, a7)
+#define TURN_STORE(d, step)                                                                           \
+  vstore8(a0, 0, d), vstore8(a1, 0, d + step), vstore8(a2, 0, d + 2 * step), vstore8(a3, 0, d + 3 * step); \
+  vstore8(a4, 0, d + 4 * step), vstore8(a5, 0, d + 5 * step), vstore8(a6, 0, d + 6 * step), vstore8(a7, 0, d + 7 * step);
+// dst[pixel][plane] = src[plane][pixel], rows of NR in dst.
+inline void turnPixels(global real* dst, global const real* src, long plane, long planes, long pixels) {
+  long p = 0;
+  for (; p + 8 <= pixels; p += 8) {
+    long k = 0;
+    for (; k + 8 <= planes; k += 8) {
+      global const real* s = src + k * plane + p;
+      global real* d = dst + p * NR + k;
+      const block r0 = vload8(0, s), r1 = vload8(0, s + plane), r2 = vload8(0, s + 2 * plane), r3 = vload8(0, s + 3 * plane);
+      const block r4 = vload8(0, s + 4 * plane), r5 = vload8(0, s + 5 * plane), r6 = vload8(0, s + 6 * plane),
+                  r7 = vload8(0, s + 7 * plane);
+      TURN_ROWS
+      TURN_STORE(d, NR)
+    }
+    for (; k < planes; ++k)
+      for (long i = 0; i < 8; ++i) dst[(p + i) * NR + k] = src[k * plane + p + i];
+  }
+  for (; p < pixels; ++p)
+    for (long k = 0; k < planes; ++k) dst[p * NR + k] = src[k * plane + p];
+}
+
+// Eight neighbours at once.
+inline block loadBlock(global const void* base, long i, long dt) {
+#ifndef REAL_DOUBLE
+  if (dt == DT_HALF) return vload_half8(0, (global const half*)base + i);
+  if (dt == DT_BF16) return as_float8(convert_uint8(vload8(0, (global const ushort*)base + i)) << 16);
+#endif
+  return vload8(0, (global const real*)base + i);
+}
