@@ -51,6 +51,17 @@ def both_ways(function, *shapes):
         return lambda i: torch.autograd.grad(function(*sets[i % len(sets)]), sets[i % len(sets)], grad)
     return make
 
+def layer(made, shape):
+    '''A recurrent layer, forward and backward to all its weights.'''
+    def make(device):
+        net, sets = made().to(device), inputs(device, shape)
+        def step(i):
+            net.zero_grad()
+            out = net(sets[i % len(sets)][0])[0]
+            out.backward(torch.ones_like(out))
+        return step
+    return make
+
 print("  load %.2f, OMP_WAIT_POLICY=%s, %d threads" % (os.getloadavg()[0], os.environ.get("OMP_WAIT_POLICY"), torch.get_num_threads()), file=sys.stderr)
 worst = {}
 """
@@ -109,6 +120,25 @@ def stream():
 def attention():
     call = "lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)"
     return worst({f"{b}x{h}x{t}x{d}": f"both_ways({call}, *[({b}, {h}, {t}, {d})] * 3)" for b, h, t, d in ((8, 4, 128, 32), (2, 8, 512, 64), (1, 4, 1024, 64))})
+
+
+@figure("kernels.recurrent", "x", 0.5, "higher")
+def recurrent():
+    """LSTM and GRU layers, forward and backward, on the routes that are chosen."""
+    def layer(kind, width, hidden, layers, steps, batch):
+        return f"layer(lambda: torch.nn.{kind}({width}, {hidden}, num_layers={layers}), ({steps}, {batch}, {width}))"
+    return worst({"lstm 64": layer("LSTM", 32, 64, 1, 50, 16), "lstm 256, two layers": layer("LSTM", 128, 256, 2, 32, 8),
+                  "gru 64": layer("GRU", 32, 64, 1, 50, 16)}, {})
+
+
+@figure("kernels.random", "x", 1.0, "higher")
+def random():
+    """Random numbers and dropout, a million of them."""
+    shape = "(1024, 1024)"
+    cases = {name: f"pure(lambda x: x.{call}, {shape})" for name, call in
+             {"uniform": "uniform_()", "normal": "normal_()", "bernoulli": "bernoulli_(0.3)", "exponential": "exponential_()"}.items()}
+    return worst({**cases, "randint": f"pure(lambda x: torch.randint(1000, {shape}, device=x.device), (1,))",
+                  "dropout": f"pure(lambda x: F.dropout(x, 0.1), {shape})"})
 
 
 @figure("kernels.half", "x", 0.5, "higher")

@@ -187,6 +187,30 @@ def random_numbers_repeat_and_have_their_shapes():
     assert sorted(first[11].tolist()) == list(range(17))
 
 
+def recurrent_layers_equal_the_cpu():
+    # Widths that fill no vector, one and more; a cell whose gradient comes through the output, the cell or both.
+    def layer(cls, wanted, width, bias, layers, x, *weights):
+        net = cls(x.shape[-1], width, num_layers=layers, bias=bias).to(x.device, x.dtype)
+        names = [name for name, _ in net.named_parameters()]
+        out, state = torch.func.functional_call(net, dict(zip(names, weights)), (x,))
+        everything = [out, *(state if isinstance(state, tuple) else (state,))]
+        return [everything[i] for i in wanted]
+    for cls, gates, wants in ((torch.nn.LSTM, 4, ((0,), (2,), (0, 1, 2))), (torch.nn.GRU, 3, ((0,), (0, 1)))):
+        for width, bias, layers, dtype in ((5, True, 1, torch.float32), (16, False, 1, torch.float32), (39, True, 2, torch.float32),
+                                           (21, True, 1, torch.float64), (18, True, 1, torch.bfloat16)):
+            weights = []
+            for i in range(layers):
+                weights += [made((gates * width, 7 if i == 0 else width), 10 * i + 1, dtype) * 0.3, made((gates * width, width), 10 * i + 2, dtype) * 0.3]
+                weights += [made((gates * width,), 10 * i + 3 + k, dtype) for k in range(2 if bias else 0)]
+            tolerance = dict(atol=0.2, rtol=0.1) if dtype == torch.bfloat16 else {}
+            for wanted in wants:
+                for name in ("plain", "strided"):
+                    x = LAYOUTS[name](made((6, 3, 7), 1, dtype))
+                    same(lambda x, *w: layer(cls, wanted, width, bias, layers, x, *w), [x, *weights], f"{cls.__name__} {width} {dtype} {wanted}", **tolerance)
+    empty = ran(lambda x: torch.nn.LSTM(3, 4).to(x.device)(x)[0], [torch.zeros(2, 0, 3)], D)
+    assert empty[0].shape == (2, 0, 4)
+
+
 def wrong_weights_raise_pytorchs_errors():
     for bad, text in (([1.0, -1.0], "element < 0"), ([0.0, 0.0], "sum of probabilities <= 0"), ([1.0, float("nan")], "`inf`, `nan`")):
         try:
@@ -197,7 +221,7 @@ def wrong_weights_raise_pytorchs_errors():
             raise AssertionError(f"{bad} was accepted")
 
 
-CHECKS = [layers_equal_the_cpu, random_numbers_repeat_and_have_their_shapes, wrong_weights_raise_pytorchs_errors]
+CHECKS = [layers_equal_the_cpu, recurrent_layers_equal_the_cpu, random_numbers_repeat_and_have_their_shapes, wrong_weights_raise_pytorchs_errors]
 
 if __name__ == "__main__":
     for check in CHECKS:
