@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/../.."
 name=${1:-all}
 seconds=${2:-60}
-targets="rules frames params edits positions notebook analysis snapshot fingerprints devices"
+targets="rules frames params edits bodies positions notebook analysis snapshot fingerprints devices"
 if [ "$name" != all ]; then
   case " $targets " in *" $name "*) targets=$name ;; *) echo "fuzz: no target '$name'; there are: $targets" >&2; exit 2 ;; esac
 fi

@@ -17,6 +17,7 @@ TARGETS = {
     "positions": (400, [FIXTURES]),
     "params": (1500, []),
     "edits": (1500, []),
+    "bodies": (2000, [FIXTURES]),
     "notebook": (3000, [FIXTURES]),
     "analysis": (300, [FIXTURES]),
     "rules": (3000, [os.path.join(ROOT, "runtime", "kde", "rules")]),

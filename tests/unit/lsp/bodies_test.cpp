@@ -1,12 +1,12 @@
 // Function bodies that are read when they are needed: where they are, and that a tree read so is the tree of the text.
 #include <filesystem>
-#include <functional>
 #include <random>
 
 #include "lsp/python/workspace.h"
 #include "lsp/text/bodies.h"
 #include "runtime/base/json.h"
 #include "tests/unit/catch.h"
+#include "tests/unit/lsp/trees.h"
 
 using namespace flagos::lsp;
 namespace fs = std::filesystem;
@@ -16,30 +16,6 @@ namespace {
 std::vector<std::string> bodies(std::string_view text) {
   std::vector<std::string> out;
   for (const auto& b : functionBodies(text)) out.emplace_back(text.substr(b.begin, b.end - b.begin));
-  return out;
-}
-
-// The whole tree as text; ends only of leaves, since the end of a function that was not read is not known.
-void dump(const Ast& ast, const Node* n, std::string& out) {
-  if (!n) { out += '-'; return; }
-  const auto& list = n->kind == N::def ? ast.body(n) : n->list;
-  out += "(" + std::to_string(static_cast<int>(n->kind)) + " " + std::to_string(n->begin) + " " + std::to_string(n->line) + " ";
-  if (list.empty() && n->list2.empty()) out += std::to_string(n->end);
-  out.append(n->text).append(n->value).append(n->name ? *n->name : "");
-  for (const Node* c : {n->a, n->b, n->c}) dump(ast, c, out);
-  for (const auto* part : {&list, &n->list2, &n->decorators}) {
-    out += '|';
-    for (const Node* c : *part) {
-      REQUIRE(c->parent == n);
-      dump(ast, c, out);
-    }
-  }
-  out += ')';
-}
-
-std::string dump(const Ast& ast) {
-  std::string out;
-  dump(ast, ast.root(), out);
   return out;
 }
 
