@@ -10,9 +10,10 @@ namespace {
 
 constexpr int64_t kTileRows = 8;      // MR of gemm_tile.cl
 constexpr int64_t kDepth = 320;       // rows of a panel at once: with its neighbours it stays in a second-level cache
-constexpr int64_t kGroup = 4;         // most panels for which a tile of weights is read once
+constexpr int64_t kGroup = 8;         // most panels for which a tile of weights is read once
 constexpr int64_t kLeastTiles = 16;   // below, packing a panel for few output channels would cost more than it saves
 constexpr int64_t kMaxWindow = 64;
+constexpr int64_t kLeastRow = 4;      // below, too many runs for a panel
 
 }  // namespace
 
@@ -39,8 +40,9 @@ Result<void> flat(Queue& queue, Problem p) {
   c.c_block = std::clamp<int64_t>(kDepth / window, 1, p.xi.c);
   // Equal shares of the panels, as many for every worker: a driver that hands half of few work-groups to its first thread
   // lets the other cores wait for it otherwise.
+  const int64_t half = std::max<int64_t>(1, want / 2);
   c.shares = ceilDiv(c.panels, kGroup);
-  if (p.win.groups < want) c.shares = std::min(c.panels, ceilDiv(c.shares, want) * want);
+  if (p.win.groups < want) c.shares = std::min(c.panels, ceilDiv(c.shares, half) * half);
   c.group = ceilDiv(c.panels, c.shares);
   c.k_blocks = std::clamp<int64_t>(want / (c.shares * p.win.groups), 1, std::max<int64_t>(1, c.k_tiles / kLeastTiles));
   c.tasks = p.win.groups * c.k_blocks * c.shares;
@@ -48,7 +50,15 @@ Result<void> flat(Queue& queue, Problem p) {
   const int64_t panel_size = c.c_block * window * panel;
   c.sums_size = c.c_block < p.xi.c ? (ceilDiv(c.k_tiles, c.k_blocks) * c.group * kTileRows * panel) : 0;
   c.pieces_size = window * (1 + 3 * panel);
-  c.scratch_stride = c.group * (panel_size + c.pieces_size * 8 / static_cast<int64_t>(real_bytes)) + c.sums_size + 64;
+  // Rows gathered under a panel, see findRows.
+  if (window > 1 && p.win.stride_h == 1 && p.win.stride_w == 1 && p.yi.w >= kLeastRow && p.yi.w <= panel) {
+    const int64_t runs = ceilDiv(panel, p.yi.w) + 1, images = ceilDiv(panel, p.yi.h * p.yi.w) + 1;
+    const int64_t rows = runs + images * (p.win.r - 1) * p.win.dil_h;
+    c.units.slab_cols = p.yi.w + (p.win.s - 1) * p.win.dil_w;
+    c.slab_size = ceilDiv(c.c_block * rows * c.units.slab_cols + 64, 16) * 16;
+    c.pieces_size = std::max(c.pieces_size, 3 + rows + 3 * panel);
+  }
+  c.scratch_stride = c.group * (panel_size + c.pieces_size * 8 / static_cast<int64_t>(real_bytes)) + 16 + c.sums_size + c.slab_size + 64;
   c.scratch_stride = ceilDiv(c.scratch_stride, 16) * 16;
   const int64_t worker_reals = static_cast<int64_t>(workers) * c.scratch_stride;
   // Rows of weights that run through channels and taps are read where they lie, unless every tile row would fall into the
