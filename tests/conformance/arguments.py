@@ -179,6 +179,8 @@ def meta_agrees(op, call):
 
 def zero(op, dtype):
     """Tensors without elements: each dimension of the first tensor in turn, and of all others that are as long there."""
+    if op.name == "lu_unpack":
+        return   # PyTorch does not check how many pivots there are: the CPU itself reads past the end, and may crash
     values = determined(op)
     for call, _ in calls(op, dtype):
         first = next((t for t in leaves(call.tree) if strided(t)), None)

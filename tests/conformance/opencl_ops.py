@@ -57,6 +57,9 @@ TABLE = [
     ("index_fill", ALL, lambda x, y: x.index_fill(1, rows(0, 4).to(x.device), 1)),
     ("masked_fill by a tensor", ALL, lambda x, y: x.masked_fill(x > y, y[0, 0])),
     ("masked_select", ALL, lambda x, y: x.masked_select(x >= y)),
+    # Powers that half precision does not hold, of norms that it does.
+    ("norms", FLOATS, lambda x, y: [torch.linalg.vector_norm(x * 8, p, dim=d) for p in (-2, 0.5, 3, 4, 6) for d in (None, 0, (0, 1))]),
+    ("pairwise distance", FLOATS, lambda x, y: torch.nn.functional.pairwise_distance(x * 8, y * 8 + 0.5, p=4)),
     ("masked_scatter", ALL, lambda x, y: x.masked_scatter(x > y, y)),
     ("fill by a tensor", ALL, lambda x, y: x.clone().fill_(y[0, 0])),
     ("nonzero", ALL, lambda x, y: x.nonzero()),

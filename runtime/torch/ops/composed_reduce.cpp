@@ -48,8 +48,10 @@ void nansum(OpCall& c) {
   give(c, 0, at::sum(withoutNan(a), dimsOf(c, 1, a.dim()), c.flag(2), c.dtype(3)));
 }
 
-// The sum over |x|^p, in the forms that PyTorch has.
+// The root of the sum over |x|^p, in the forms that PyTorch has. Powers leave the range of half precision long before the
+// norm does.
 at::Tensor normOf(const at::Tensor& a, double p, at::IntArrayRef dims, bool keepdim) {
+  if (at::isReducedFloatingType(a.scalar_type())) return normOf(a.to(at::kFloat), p, dims, keepdim).to(a.scalar_type());
   if (p == 0) return a.ne(0).sum(dims, keepdim).to(a.scalar_type());
   if (p == kInf) return at::amax(a.abs(), dims, keepdim);
   if (p == -kInf) return at::amin(a.abs(), dims, keepdim);

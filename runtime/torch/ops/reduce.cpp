@@ -117,8 +117,9 @@ std::optional<ReduceOp> normOp(const OpCall& c) {
   if (order == std::numeric_limits<double>::infinity()) return ReduceOp::norm_inf;
   return std::nullopt;
 }
-// Other orders are made of operators.
-at::Tensor otherNorm(const at::Tensor& a, double order, at::IntArrayRef dims, bool keepdim) {
+// Other orders are made of operators, in float32: powers leave the range of half precision long before the norm does.
+at::Tensor otherNorm(const at::Tensor& given, double order, at::IntArrayRef dims, bool keepdim) {
+  const at::Tensor a = at::isReducedFloatingType(given.scalar_type()) ? given.to(at::kFloat) : given;
   if (order == 0) return a.ne(0).sum(dims, keepdim);
   if (order == -std::numeric_limits<double>::infinity()) return at::amin(a.abs(), dims, keepdim);
   return a.abs().pow(order).sum(dims, keepdim).pow(1 / order);
