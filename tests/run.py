@@ -30,7 +30,7 @@ def environment():
         PYTHONDONTWRITEBYTECODE="1",
     )
     for name in list(env):
-        if name in ("FLAGOS_ROUTE", "FLAGOS_FALLBACK", "FLAGOS_RULES", "FLAGOS_ROOT", "FLAGOS_SHARED_MEMORY"):
+        if name in ("FLAGOS_ROUTE", "FLAGOS_MEASURE", "FLAGOS_FALLBACK", "FLAGOS_RULES", "FLAGOS_ROOT", "FLAGOS_SHARED_MEMORY"):
             del env[name]
     return env
 

@@ -5,6 +5,9 @@
 
 #include "profiler/cli/command.h"
 #include "profiler/cli/live.h"
+#include "runtime/base/bytes.h"
+#include "runtime/base/paths.h"
+#include "runtime/kde/measured.h"
 #include "runtime/kde/rules/rule.h"
 
 namespace flagos::cli {
@@ -21,6 +24,8 @@ void printRules(const Json& reply, int pid) {
   const Json rules = reply.value("rules", Json());
   if (!rules.is_object()) { std::cout << "  no device is open yet, so no rules are in force\n"; return; }
   std::cout << "  mode " << rules.value("mode", "?") << ", fallback " << rules.value("fallback", "?") << "\n";
+  if (const auto m = rules.find("measured"); m != rules.end() && m->is_object())
+    std::cout << "  measured choices: " << counted(m->value("shapes", 0u), "shape") << ", FLAGOS_MEASURE=" << m->value("mode", "?") << "\n";
   for (const Json& r : rules.value("rules", Json::array())) {
     std::string action;
     for (const char* key : {"use", "prefer", "forbid"})
@@ -75,6 +80,28 @@ Exit set(const Options& o) {
   return send(o, "route.set", {{"op", o.op}, {"use", o.use}});
 }
 
+// What was measured to choose by: in running processes first, whose copies would be written again, then on disk.
+Exit forget(const Options& o) {
+  size_t gone = 0;
+  auto answers = askProcesses(o.pid, "route.forget", {{"op", o.op}});
+  if (!answers && o.pid) return report("route", answers.error());
+  if (answers)
+    for (const Answer& a : *answers) {
+      if (!a.reply) {
+        Error e = a.reply.error();
+        e.what = "process " + std::to_string(a.pid) + ": " + e.what;
+        return report("route", e);
+      }
+      gone = std::max(gone, a.reply->value("forgot", size_t{0}));
+    }
+  const auto on_disk = kde::MeasuredStore::forgetFile(cacheDir(), o.op);
+  if (!on_disk) return report("route", on_disk.error());
+  gone = std::max(gone, *on_disk);
+  if (o.json) std::cout << dump(Json{{"version", 1}, {"forgot", gone}}, 2) << "\n";
+  else std::cout << "forgot the times of " << counted(gone, "shape") << (o.op.empty() ? "" : " of " + o.op) << "\n";
+  return Exit::ok;
+}
+
 }  // namespace
 
 Run setupRoute(CLI::App& app) {
@@ -90,8 +117,11 @@ Run setupRoute(CLI::App& app) {
   change->add_option("FILE", o->file, "rule file");
   change->add_option("--op", o->op, "operator or glob, for example aten::mm");
   change->add_option("--use", o->use, "candidate, for example opencl.gemm.tiled");
+  CLI::App* drop = common(app.add_subcommand("forget", "forget measured choices (FLAGOS_MEASURE), on disk and in running processes"));
+  drop->add_option("--op", o->op, "only of this operator or glob (default: all)");
   common(app.add_subcommand("reset", "back to the rules that the process started with"));
-  return [o, list, change] {
+  return [o, list, change, drop] {
+    if (drop->parsed()) return forget(*o);
     if (list->parsed()) return send(*o, "route.list", Json::object());
     if (change->parsed()) return set(*o);
     return send(*o, "route.reset", Json::object());

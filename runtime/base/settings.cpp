@@ -19,6 +19,7 @@ const std::vector<Setting>& settings() {
       {"FLAGOS_DEVICE_NAME", "name", "npu", "the torch device name; read once, before the backend registers"},
       {"FLAGOS_FALLBACK", "allow|warn|forbid", "warn", "what happens when no npu kernel exists for an operator"},
       {"FLAGOS_ROUTE", "auto|opencl|host", "auto", "opencl: only OpenCL kernels; host: host kernels on shared memory first"},
+      {"FLAGOS_MEASURE", "off|use|on", "use", "kept times of kernels: not used; used where predictions cannot tell; and taken where there are none"},
       {"FLAGOS_RULES", "path", "~/.config/flagos/rules.json", "the user's routing rules"},
       {"FLAGOS_SHARED_MEMORY", "0|1", "1", "0: treat a device that shares memory with the host as a discrete card"},
       {"FLAGOS_VISIBLE_DEVICES", "list", "all", "comma list of indices, PCI addresses or stable ids; read once"},

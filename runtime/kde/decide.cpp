@@ -1,6 +1,7 @@
 #include "runtime/kde/decide.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 
 #include "runtime/base/metric.h"
@@ -53,7 +54,7 @@ std::string switchedOff(const CandidateRow& row, const Situation& s) {
   return {};
 }
 
-struct Choice { const CandidateVerdict* best = nullptr; std::string reason; };
+struct Choice { const CandidateVerdict* best = nullptr; std::string reason; std::vector<CandidateId> open; };
 
 std::string ratio(double slow, double fast) {
   char buf[32];
@@ -70,20 +71,30 @@ Choice byCost(std::vector<CandidateVerdict>& all, const Facts& f, bool bit_equal
     for (CandidateVerdict& v : all)
       if (v.legal && candidate(v.id).shape == Shape::fallback) legal.push_back(&v);
   if (legal.empty()) return {};
-  Choice c{legal.front(), suits(candidate(legal.front()->id), f.device().kind)};
+  Choice c{legal.front(), suits(candidate(legal.front()->id), f.device().kind), {}};
   const std::string of = " of " + std::to_string(legal.size()) + " legal candidates";
+  std::vector<const CandidateVerdict*> near;   // of the fastest prediction
+  for (const CandidateVerdict* v : legal)
+    if (v->cost.known() && candidate(v->id).shape != Shape::fallback) near.push_back(v);
+  const auto fastest = std::min_element(near.begin(), near.end(), [](auto* a, auto* b) { return a->cost.seconds < b->cost.seconds; });
+  const double least = fastest == near.end() ? 0 : (*fastest)->cost.seconds;
   for (size_t i = 1; i < legal.size(); ++i) {
     const CandidateVerdict &a = *c.best, &b = *legal[i];
     const bool predicted = a.cost.known() && b.cost.known();
     const bool clear = predicted && (a.cost.seconds >= kSeparation * b.cost.seconds || b.cost.seconds >= kSeparation * a.cost.seconds);
     if (clear) {
-      if (b.cost.seconds < a.cost.seconds) c = {&b, "predicted fastest" + of};
-    } else if (a.measured && b.measured) {
+      if (b.cost.seconds < a.cost.seconds) c = {&b, "predicted fastest" + of, {}};
+    } else if (least >= kShortest && a.measured && b.measured) {
       if (*b.measured < *a.measured) c.best = &b;
       c.reason = "measured fastest" + of;
     } else if (bit_equal && predicted && b.cost.seconds < a.cost.seconds) {
-      c = {&b, "predicted fastest" + of + ", which give the same bits"};
+      c = {&b, "predicted fastest" + of + ", which give the same bits", {}};
     }
+  }
+  if (least >= kShortest) {
+    std::erase_if(near, [&](const CandidateVerdict* v) { return v->cost.seconds >= kSeparation * least; });
+    if (near.size() > 1 && std::any_of(near.begin(), near.end(), [](const CandidateVerdict* v) { return !v->measured; }))
+      for (const CandidateVerdict* v : near) c.open.push_back(v->id);
   }
   if (legal.size() == 1 && !isNative(candidate(c.best->id).shape)) {
     // The host runs it because no kernel can: say which limit it was.
@@ -122,10 +133,30 @@ const CandidateVerdict* Decision::verdict(CandidateId id) const noexcept {
   return nullptr;
 }
 
+bool worthMeasuring(const Facts& f) {
+  switch (f.family()) {
+    case Family::pointwise: case Family::reduce: case Family::gemm: case Family::conv: case Family::pool: case Family::softmax:
+    case Family::loss: case Family::norm: case Family::attention: case Family::resample: break;
+    default: return false;
+  }
+  constexpr double kMostBytes = 64 << 20;   // of the operands, at the largest sizes of the class
+  double bytes = 0;
+  const Signature& s = f.signature();
+  for (int i = 0; i < std::min<int>(s.nargs, kMaxArgs); ++i) {
+    const ArgSig& a = s.args[static_cast<size_t>(i)];
+    if (a.rank > kMaxRank) return false;
+    double n = static_cast<double>(dtypeBytes(a.dtype));
+    for (int d = 0; d < a.rank; ++d) n *= static_cast<double>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(a.sizes[static_cast<size_t>(d)], 1))));
+    bytes += n;
+  }
+  return bytes <= kMostBytes;
+}
+
 Decision decide(const Facts& f, const Situation& s, const std::vector<const Rule*>& holding) {
   Decision d;
   d.bit_equal = familyRow(f.family()).bit_equal;
-  const std::string shape = s.measured && !s.measured->empty() ? shapeClass(f.signature()) : std::string();
+  const bool worth = s.measured && worthMeasuring(f);
+  const std::string shape = worth && (s.may_measure || !s.measured->empty()) ? shapeClass(f.signature()) : std::string();
   // Where results could differ in their last bits the queue's state must not choose: the wait is always counted.
   const bool busy = !d.bit_equal || s.queue_busy;
   for (const CandidateId id : order(f, s.mode)) {
@@ -135,7 +166,8 @@ Decision decide(const Facts& f, const Situation& s, const std::vector<const Rule
     if (v.why.empty()) v.why = switchedOff(candidate(id), s);
     v.legal = v.why.empty();
     v.cost = predict(candidate(id), f, busy);
-    if (!shape.empty()) v.measured = s.measured->find(shape, candidate(id).name);
+    if (!shape.empty()) v.kept = s.measured->find(shape, candidate(id).name);
+    if (v.kept) v.measured = v.kept->seconds + (candidate(id).shape == Shape::host && busy ? f.device().wait_s : 0);
     d.candidates.push_back(std::move(v));
   }
   auto find = [&](CandidateId id) -> CandidateVerdict* {
@@ -171,9 +203,10 @@ Decision decide(const Facts& f, const Situation& s, const std::vector<const Rule
   }
   if (!d.rule) {
     const Choice c = hostFirst(d.candidates, s.mode)
-                         ? Choice{&d.candidates.front(), "FLAGOS_ROUTE=host"}
+                         ? Choice{&d.candidates.front(), "FLAGOS_ROUTE=host", {}}
                          : byCost(d.candidates, f, d.bit_equal);
     if (c.best) { d.chosen = c.best->id; d.reason = c.reason; }
+    if (worth && s.may_measure && !s.measured->givenUp(shape)) d.open = c.open;
   }
   if (const CandidateVerdict* winner = d.verdict(d.chosen)) {
     const CandidateVerdict copy = *winner;   // the losers' texts are written into the same vector

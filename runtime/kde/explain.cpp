@@ -1,6 +1,7 @@
 #include "runtime/kde/explain.h"
 
 #include <algorithm>
+#include <ctime>
 
 #include "runtime/kde/catalog/native_ops.h"
 
@@ -78,6 +79,12 @@ Json ruleStep(const Rule& r, const Facts& f, const Decision& d) {
   return step;
 }
 
+// What was timed to choose between candidates, with its age.
+Json keptJson(const std::optional<Measurement>& m) {
+  if (!m) return nullptr;
+  return {{"seconds", m->seconds}, {"runs", m->runs}, {"age_s", std::max<int64_t>(0, static_cast<int64_t>(std::time(nullptr)) - m->at)}};
+}
+
 Json candidateStep(const CandidateVerdict& v, const Facts& f, const Decision& d, const ExplainInput& in) {
   const CandidateRow& row = candidate(v.id);
   Json operands = Json::object();
@@ -88,7 +95,7 @@ Json candidateStep(const CandidateVerdict& v, const Facts& f, const Decision& d,
   const char* verdict = v.id == d.chosen ? "chosen" : v.legal ? "match" : "rejected";
   return {{"kind", "candidate"}, {"name", row.name}, {"from", "built-in"}, {"predicate", row.constraint}, {"operands", std::move(operands)},
           {"verdict", verdict}, {"why", v.why}, {"predicted_s", seconds(v.cost.seconds)}, {"measured_s", seconds(measured)},
-          {"bound", textOrNull(v.cost.bound)}, {"cost", costJson(v.cost, f)}};
+          {"measured_choice", keptJson(v.kept)}, {"bound", textOrNull(v.cost.bound)}, {"cost", costJson(v.cost, f)}};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "runtime/base/bytes.h"
 #include "runtime/base/metric.h"
 #include "runtime/kde/router.h"
 
@@ -15,6 +16,11 @@ std::string str(const Json& j, const char* key) {
 std::string duration(const Json& j, const char* key) {
   const auto it = j.find(key);
   return it != j.end() && it->is_number() ? formatSeconds(it->get<double>()) : "unknown";
+}
+std::string age(double seconds) {
+  const auto ago = [](double n, const char* unit) { return counted(static_cast<uint64_t>(n), unit) + " ago"; };
+  return seconds < 120 ? ago(seconds, "second") : seconds < 7200 ? ago(seconds / 60, "minute")
+         : seconds < 172800 ? ago(seconds / 3600, "hour") : ago(seconds / 86400, "day");
 }
 std::string plain(const Json& v) { return v.is_string() ? v.get<std::string>() : v.is_null() ? "unknown" : dump(v); }
 
@@ -55,6 +61,8 @@ std::string stepText(const Json& s) {
                    (operandsText(s).empty() ? "" : "  [" + operandsText(s) + "]") + "\n";
   out += " predicted " + duration(s, "predicted_s") + ", measured " + duration(s, "measured_s");
   if (!str(s, "bound").empty()) out += ", bound by " + str(s, "bound");
+  if (const auto kept = s.find("measured_choice"); kept != s.end() && kept->is_object())
+    out += "; timed to choose: " + duration(*kept, "seconds") + " in " + counted(kept->value("runs", 0u), "run") + ", " + age(kept->value("age_s", 0.0));
   out += "\n           " + str(s, "why") + "\n";
   if (str(s, "verdict") != "chosen") return out;
   const auto c = s.find("cost");

@@ -40,7 +40,8 @@ std::string fileName(std::string_view text) {
 
 class TheRouter final : public Router {
  public:
-  explicit TheRouter(RouterOptions options) : options_(std::move(options)), mode_(options_.mode), fallback_(options_.fallback) {
+  explicit TheRouter(RouterOptions options)
+      : options_(std::move(options)), mode_(options_.mode), fallback_(options_.fallback), deterministic_(options_.deterministic) {
     if (options_.read_files) readFiles();
     builtin_ = load(embedded("builtin"), "built-in", Level::builtin);
     rebuild();
@@ -106,9 +107,11 @@ class TheRouter final : public Router {
       list.push_back(std::move(row));
     }
     static constexpr const char* modes[] = {"auto", "opencl", "host"};
+    static constexpr const char* measures[] = {"off", "use", "on"};
     static constexpr const char* policies[] = {"allow", "warn", "forbid"};
     return {{"version", 1}, {"device", options_.device.name}, {"mode", modes[static_cast<size_t>(mode())]},
-            {"fallback", policies[static_cast<size_t>(fallback())]}, {"rules", std::move(list)}, {"problems", problems()}};
+            {"fallback", policies[static_cast<size_t>(fallback())]}, {"rules", std::move(list)}, {"problems", problems()},
+            {"measured", {{"mode", measures[static_cast<size_t>(options_.measure)]}, {"shapes", measured_.size()}}}};
   }
 
   void setMode(Mode m) override { std::lock_guard lock(mutex_); mode_.store(m); bump(); }
@@ -119,6 +122,29 @@ class TheRouter final : public Router {
   void recordMeasured(RouteId id, double seconds) noexcept override { setMeasured(id, seconds); }
   const RouterOptions& options() const noexcept override { return options_; }
   MeasuredStore& measured() noexcept override { return measured_; }
+  void setDeterministic(bool on) override {
+    std::lock_guard lock(mutex_);
+    if (deterministic_.exchange(on) != on) bump();
+  }
+  Result<size_t> forgetMeasured(std::string_view op) override {
+    std::lock_guard lock(mutex_);
+    auto gone = measured_.forget(op);
+    bump();
+    return gone;
+  }
+  std::vector<CandidateId> contenders(const Signature& s) const override {
+    const auto rules = current();
+    const Facts facts = Facts::of(s, options_.device);
+    return decide(facts, situation(true), rulesThatHold(rules->rules, facts)).open;
+  }
+  const Route& reconsider(const Signature& s) noexcept override {
+    const uint64_t hash = s.hash();
+    {
+      std::lock_guard lock(mutex_);
+      if (RouteCache::Entry* e = cache_.find(s, hash)) e->epoch.store(0, std::memory_order_release);
+    }
+    return choose(s);
+  }
 
   Json explain(const Signature& s, std::string_view why_not) const override {
     const auto rules = current();
@@ -131,6 +157,7 @@ class TheRouter final : public Router {
   RouterOptions options_;
   std::atomic<Mode> mode_;
   std::atomic<Fallback> fallback_;
+  std::atomic<bool> deterministic_;
   mutable std::mutex mutex_;
   std::vector<Rule> set_, user_, user_at_start_, device_, vendor_, builtin_;
   int set_count_ = 0;
@@ -178,7 +205,12 @@ class TheRouter final : public Router {
   }
   void bump() noexcept { epoch_.fetch_add(1, std::memory_order_acq_rel); }
   std::shared_ptr<const RuleSet> current() const { std::lock_guard lock(mutex_); return rules_; }
-  Situation situation(bool busy) const { return {mode(), fallback(), busy, &measured_}; }
+  // Kept times choose only where everything else is left to FlagOS: a run that must repeat itself must not depend on when
+  // a measurement was taken.
+  Situation situation(bool busy) const {
+    const bool choose = options_.measure != Measure::off && mode() == Mode::automatic && !deterministic_.load(std::memory_order_relaxed);
+    return {mode(), fallback(), busy, choose ? &measured_ : nullptr, choose && options_.measure == Measure::on && !options_.identity.empty()};
+  }
 
   double seen(const Signature& s, CandidateId id) const {
     std::lock_guard lock(mutex_);
@@ -220,6 +252,7 @@ class TheRouter final : public Router {
     r.kernel = internName(candidateName(d.chosen));
     r.reason = internName(d.reason);
     r.signature = s;
+    r.open = !d.open.empty();
     if (const CandidateVerdict* v = d.verdict(d.chosen); v && v->cost.known()) {
       r.predicted_s = v->cost.seconds;
       r.bound = internName(v->cost.bound);
@@ -230,7 +263,7 @@ class TheRouter final : public Router {
   const Route* publish(RouteCache::Entry& e, const Decision& d) {
     const Route r = routeOf(e.signature, d);
     for (const Route* old : e.history)
-      if (old->chosen == r.chosen && old->reason == r.reason && old->predicted_s == r.predicted_s) return old;
+      if (old->chosen == r.chosen && old->reason == r.reason && old->predicted_s == r.predicted_s && old->open == r.open) return old;
     const Route* made = publishRoute(r);
     if (!made) return general(e.signature, d);
     e.history.push_back(made);
@@ -238,6 +271,7 @@ class TheRouter final : public Router {
   }
   const Route* general(const Signature& s, const Decision& d) {
     Route r = routeOf(s, d);
+    r.open = false;
     auto& known = general_[{r.op, r.chosen, r.reason}];
     if (!known) {
       r.predicted_s = -1;
@@ -268,6 +302,11 @@ void switchesFromEnvironment(RouterOptions& o) {
   if (const auto v = setting("FLAGOS_ROUTE")) {
     if (*v == "opencl") o.mode = Mode::opencl;
     if (*v == "host") o.mode = Mode::host;
+  }
+  if (const auto v = setting("FLAGOS_MEASURE")) {
+    if (*v == "off") o.measure = Measure::off;
+    if (*v == "use") o.measure = Measure::use;
+    if (*v == "on") o.measure = Measure::on;
   }
   if (const auto v = setting("FLAGOS_FALLBACK")) {
     if (*v == "allow") o.fallback = Fallback::allow;

@@ -32,6 +32,7 @@ struct Route {
   CandidateId chosen = kNoCandidate;    // kNoCandidate: nothing legal (the fallback policy forbids the rest)
   NameId op = 0, kernel = 0, reason = 0;  // texts for viewers: "aten::mm", "opencl.gemm.wide", "rule wide-mm (rules.json:4)"
   double predicted_s = -1;              // < 0 = unknown
+  bool open = false;                    // not decided yet: the caller that can time candidates does so first (Router::contenders)
   NameId bound = 0;                     // what limits it: "compute" | "memory" | "copy" | "launch" | "host"; 0 = unknown
   Signature signature;                  // the first call that led here
 };
@@ -41,12 +42,14 @@ RouteId routeCount() noexcept;          // ids 1 .. routeCount() exist
 
 enum class Fallback : uint8_t { allow, warn, forbid };
 enum class Mode : uint8_t { automatic, opencl, host };        // FLAGOS_ROUTE
+enum class Measure : uint8_t { off, use, on };                // FLAGOS_MEASURE: kept times choose not; choose; and are taken
 
 struct RouterOptions {
   dal::DeviceDescription device;
   Fallback fallback = Fallback::warn;
   Mode mode = Mode::automatic;
-  bool deterministic = false;           // nothing is timed
+  bool deterministic = false;           // nothing is timed, and no kept time chooses
+  Measure measure = Measure::use;
   std::string rules_file;               // the user's rules; "" = FLAGOS_RULES, else <config>/rules.json
   bool read_files = true;               // false: built-in rules only
   std::string identity;                 // fingerprint identity + build part; "" = no stored measurements
@@ -86,6 +89,12 @@ class Router {
   virtual Fallback fallback() const noexcept = 0;
   // Times that choose where the cost model cannot; the part that times kernels fills it before a shape's first use.
   virtual MeasuredStore& measured() noexcept = 0;
+  // Of a route that is open: what is to be timed. Empty once that is done, given up, or not allowed any more.
+  virtual std::vector<CandidateId> contenders(const Signature&) const = 0;
+  // Decides this signature again, and again by what `measured()` holds now. The reference is valid for ever.
+  virtual const Route& reconsider(const Signature&) noexcept = 0;
+  virtual Result<size_t> forgetMeasured(std::string_view op_glob) = 0;
+  virtual void setDeterministic(bool) = 0;
 
   // The same evaluation with a trace: the "flagos explain" JSON of the command contract (query and counts are the caller's).
   virtual Json explain(const Signature&, std::string_view why_not = {}) const = 0;

@@ -3,7 +3,10 @@
 #include <array>
 #include <atomic>
 
+#include <ATen/Context.h>
+
 #include "runtime/telemetry/recorder.h"
+#include "runtime/torch/measure.h"
 #include "runtime/torch/ops/registry.h"
 #include "runtime/torch/state.h"
 
@@ -33,25 +36,40 @@ kde::Layout layoutOf(const at::Tensor& t) {
   return kde::Layout::strided;
 }
 
-Decision choose(const kde::Signature& s, ocl::Device& device) {
-  Decision d;
-  const kde::Route& route = router(static_cast<int>(device.index())).choose(s);
-  d.route = &route;
+Decision choose(const kde::Signature& s, ocl::Device& device, const Trial* trial) {
+  followDeterminism();
+  const kde::Route* route = &router(static_cast<int>(device.index())).choose(s);
+  if (route->open && trial) [[unlikely]] route = &settled(s, *route, device, *trial);
   auto& tag = ocl::currentTag();
-  tag.route = route.id;
-  telemetry::countCall(tag.site, route.id);
-  if (route.chosen == kde::kNoCandidate || route.chosen >= known.size()) {
+  tag.route = route->id;
+  telemetry::countCall(tag.site, route->id);
+  return meaningOf(route->chosen, *route);
+}
+
+}  // namespace
+
+void followDeterminism() {
+  static std::atomic<bool> known{false};
+  const bool now = at::globalContext().deterministicAlgorithms();
+  if (now == known.load(std::memory_order_relaxed)) [[likely]] return;
+  known.store(now, std::memory_order_relaxed);
+  for (int i = 0; i < openedLimit(); ++i)
+    if (isOpen(i)) router(i).setDeterministic(now);
+}
+
+Decision meaningOf(kde::CandidateId chosen, const kde::Route& route) {
+  Decision d;
+  d.route = &route;
+  if (chosen == kde::kNoCandidate || chosen >= known.size()) {
     d.place = Place::refused;
     return d;
   }
-  Known k = known[route.chosen].load(std::memory_order_relaxed);
-  if (k == Known::unknown) [[unlikely]] known[route.chosen].store(k = classify(route.chosen), std::memory_order_relaxed);
+  Known k = known[chosen].load(std::memory_order_relaxed);
+  if (k == Known::unknown) [[unlikely]] known[chosen].store(k = classify(chosen), std::memory_order_relaxed);
   d.place = k == Known::host ? Place::host : k == Known::fallback ? Place::fallback : Place::opencl;
   d.variant = k == Known::tiled ? ocl::Variant::tiled : ocl::Variant::wide;
   return d;
 }
-
-}  // namespace
 
 void installDecisions() { kde::onRoute(&defineRoute); }
 
@@ -96,6 +114,6 @@ Decision& lastDecision() noexcept {
   return last;
 }
 
-Decision decide(const kde::Signature& s, ocl::Device& device) { return lastDecision() = choose(s, device); }
+Decision decide(const kde::Signature& s, ocl::Device& device, const Trial* trial) { return lastDecision() = choose(s, device, trial); }
 
 }  // namespace flagos::glue

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/function_schema.h>
 #include <ATen/core/stack.h>
+#include <c10/util/FunctionRef.h>
 
 #include "runtime/kde/router.h"
 #include "runtime/opencl/device.h"
@@ -34,8 +35,16 @@ NameId opName(const c10::FunctionSchema& schema);
 kde::Signature signatureOf(NameId op, const c10::FunctionSchema& schema, const c10::IValue* args, ocl::Device& device);
 void addTensor(kde::Signature& s, const at::Tensor& t);
 
-// Chooses, and counts the call for the running site.
-Decision decide(const kde::Signature& s, ocl::Device& device);
+// Runs the call once with a candidate, into results of its own; false: that candidate cannot. For calls without any effect
+// but their results (measure.h).
+using Trial = c10::function_ref<bool(const Decision&)>;
+
+// Chooses, and counts the call for the running site. With `trial` a route that is open is settled by timing first.
+Decision decide(const kde::Signature& s, ocl::Device& device, const Trial* trial = nullptr);
+// What a candidate means here. `route` is only carried along.
+Decision meaningOf(kde::CandidateId id, const kde::Route& route);
+// Tells the routers whether torch.use_deterministic_algorithms is on; before anything is decided or remembered.
+void followDeterminism();
 // What this thread decided last; may be set to nothing before a call whose decision is wanted.
 Decision& lastDecision() noexcept;
 

@@ -176,6 +176,7 @@ struct Typed<Op, general, R(A...)> {
     key.signature.op = name;
     key.signature.device = static_cast<uint8_t>(key.device);
     key.signature.queue_idle = currentQueue(*device).idle();
+    followDeterminism();
     const uint32_t epoch = kde::epochOf(router(key.device));
     Remembered& r = slotOf(key);
     if (r.epoch == epoch && r.idle == key.signature.queue_idle && r.others == key.others && r.signature == key.signature) {
@@ -189,7 +190,7 @@ struct Typed<Op, general, R(A...)> {
     const Decision& d = lastDecision();
     const bool known = d.place == Place::host ? device->sharedMemory()
                                               : d.place == Place::opencl && kFunctional && pointwise && contiguousResult(key.signature);
-    if (d.route && known && d.route->op == name)
+    if (d.route && known && !d.route->open && d.route->op == name)
       r = {key.signature, key.others, epoch, key.signature.queue_idle, d.place, d.variant, d.route};
     return std::forward<decltype(out)>(out);
   }

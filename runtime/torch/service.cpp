@@ -181,6 +181,22 @@ Result<Json> routeReset(const Json&) {
   return routeList();
 }
 
+// Kept times of all devices' files; what ran by them is decided again.
+Result<Json> routeForget(const Json& params) {
+  const std::string op = params.value("op", "");
+  size_t gone = 0;
+  auto done = eachRouter([&](kde::Router& r) -> Result<void> {
+    auto n = r.forgetMeasured(op);
+    if (!n) return n.error();
+    gone = std::max(gone, *n);
+    return {};
+  });
+  if (!done) return done.error();
+  Json out = routeList();
+  out["forgot"] = gone;
+  return out;
+}
+
 // ---- timings ----
 
 void onTiming(const ocl::Timing& t) noexcept {
@@ -214,6 +230,7 @@ void startService() noexcept {
     hooks.methods["route.list"] = [](const Json&) -> Result<Json> { return routeList(); };
     hooks.methods["route.set"] = &routeSet;
     hooks.methods["route.reset"] = &routeReset;
+    hooks.methods["route.forget"] = &routeForget;
     hooks.timing = [](bool on) { ocl::setTimingEnabled(on); };
     telemetry::startServer(std::move(hooks));
   } catch (...) {  // no memory for the hooks: training goes on unwatched

@@ -13,6 +13,7 @@
 #include "runtime/torch/core_ops.h"
 #include "runtime/torch/decision.h"
 #include "runtime/torch/host_route.h"
+#include "runtime/torch/measure.h"
 #include "runtime/torch/state.h"
 #include "runtime/torch/structured.h"
 
@@ -181,6 +182,33 @@ struct Invoker {
   NameId name;
   HostKernel host;  // null: the CPU's kernel of the same name
   Meeting meeting;
+  bool pure = false;  // its candidates may be timed
+
+  // One run into results that nobody sees.
+  bool attempt(const c10::OperatorHandle& op, const c10::IValue* args, ocl::Device& device, const Decision& d) const {
+    const auto& schema = op.schema();
+    const auto& formal = schema.arguments();
+    torch::jit::Stack copy(args, args + formal.size());
+    for (size_t i = 0; i < copy.size(); ++i)
+      if (formal[i].is_out() && copy[i].isTensor() && copy[i].toTensor().defined()) {
+        const at::Tensor& out = copy[i].toTensor();
+        copy[i] = emptyStrided(static_cast<int>(device.index()), out.sizes(), out.strides(), out.scalar_type());
+      }
+    try {
+      if (d.place != Place::opencl) {
+        runOnHost(op, &copy, device, host);
+        return true;
+      }
+      OpCall call(*row, schema, copy.data());
+      call.device_ = &device;
+      call.queue_ = &currentQueue(device);
+      call.variant_ = d.variant;
+      call.route_ = d.route;
+      return row->launch(call).ok();
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
 
   static at::Tensor launched(OpCall& call, ocl::Device& device, const kde::Route& route, ocl::Variant variant) {
     call.device_ = &device;
@@ -211,7 +239,9 @@ struct Invoker {
     s.native = !row->fits || row->fits(call);
     const bool overlap = s.native && !meeting.fills && writesOverlap(meeting, schema, args, n);
     s.native &= !overlap;
-    const Decision d = decide(s, device);
+    const auto run_once = [&](const Decision& candidate) { return attempt(op, args, device, candidate); };
+    const Trial trial(run_once);
+    const Decision d = decide(s, device, pure ? &trial : nullptr);
     if (overlap && d.place != Place::host && router(index).fallback() == kde::Fallback::forbid) refuseOverlap(meeting, schema, args, n);
     if (d.place != Place::opencl) {
       applyPolicy(d, s, device);
@@ -252,13 +282,20 @@ struct RowKernel final : c10::OperatorKernel {
 };
 }  // namespace
 
+static std::string base(const std::string& name) { return name.substr(0, name.find('.')); }
+static std::string overload(const std::string& name) {
+  const auto dot = name.find('.');
+  return dot == std::string::npos ? std::string() : name.substr(dot + 1);
+}
+
 void registerNativeOps() {
   kde::declareImplemented("aten::_copy_from", "copy");  // copy.cpp asks the router itself
   static torch::Library lib(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   for (const NativeOp* row : nativeOps()) {
     const std::string name = row->schema;
     kde::declareImplemented(row->schema, row->family);
-    const Invoker invoker{row, internName(name), hostKernelOf(name), meetingOf(name, row->family)};
+    const auto& schema = c10::Dispatcher::singleton().findSchemaOrThrow(base(name).c_str(), overload(name).c_str()).schema();
+    const Invoker invoker{row, internName(name), hostKernelOf(name), meetingOf(name, row->family), isPure(schema)};
     lib.impl(name.substr(name.find("::") + 2).c_str(),
              torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RowKernel>(invoker)));
   }

@@ -7,7 +7,6 @@
 #include "runtime/base/json.h"
 #include "runtime/kde/catalog/kernel_factors.h"
 #include "runtime/kde/cost.h"
-#include "runtime/kde/measured.h"
 #include "runtime/dal/rates.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/kde/fixture.h"
@@ -132,39 +131,6 @@ TEST_CASE("a missing rate makes the prediction unknown and says which") {
   CHECK(cost("opencl.gemm.wide", call("aten::mm.out", {}), cpuDevice()).why == "m does not follow from the given operands");
 }
 
-TEST_CASE("stored measurements: the first value stays, processes merge, a broken file is replaced") {
-  const Cache cache;
-  const Signature s = mm(300, 64, 10);
-  CHECK(shapeClass(s) == "aten::mm.out(float32[512,64] contiguous, float32[64,16] contiguous)");
-  MeasuredStore a, b;
-  REQUIRE(a.open(cache.dir, "id|build").ok());
-  REQUIRE(b.open(cache.dir, "id|build").ok());
-  CHECK(a.empty());
-  CHECK(a.add(shapeClass(s), "opencl.gemm.wide", 1e-3));
-  CHECK_FALSE(a.add(shapeClass(s), "opencl.gemm.wide", 5e-3));
-  CHECK_FALSE(a.add(shapeClass(s), "host.aten", -1));
-  CHECK(a.find(shapeClass(s), "opencl.gemm.wide") == 1e-3);
-  REQUIRE(a.save().ok());
-  CHECK(b.add(shapeClass(s), "opencl.gemm.wide", 9e-3));
-  CHECK(b.add("other", "host.aten", 2e-3));
-  REQUIRE(b.save().ok());
-  CHECK(b.find(shapeClass(s), "opencl.gemm.wide") == 1e-3);   // what was on disk first wins
-  MeasuredStore c, d;
-  REQUIRE(c.open(cache.dir, "id|build").ok());
-  CHECK(c.find(shapeClass(s), "opencl.gemm.wide") == 1e-3);
-  CHECK(c.find("other", "host.aten") == 2e-3);
-  REQUIRE(d.open(cache.dir, "another build").ok());
-  CHECK(d.empty());
-  REQUIRE(writeFileAtomic(cache.dir + "/measured.json", "{\"devices\":").ok());
-  MeasuredStore e;
-  CHECK_FALSE(e.open(cache.dir, "id|build").ok());
-  CHECK(e.add("x", "host.aten", 1e-6));
-  REQUIRE(e.save().ok());
-  MeasuredStore f;
-  REQUIRE(f.open(cache.dir, "id|build").ok());
-  CHECK(f.find("x", "host.aten") == 1e-6);
-}
-
 TEST_CASE("a device's rates are stored once and read by everyone") {
   const Cache cache;
   dal::DeviceDescription blank = cpuDevice(), read = cpuDevice();
@@ -183,21 +149,4 @@ TEST_CASE("a device's rates are stored once and read by everyone") {
   CHECK(read.wait_s == 7);
   CHECK(read.rates_source == "measured");
   CHECK_FALSE(loadRates(read, "other"));
-}
-
-TEST_CASE("the router opens the stored measurements of its device") {
-  const Cache cache;
-  const Signature s = mm(300, 256, 256);
-  MeasuredStore store;
-  REQUIRE(store.open(cache.dir, "id").ok());
-  store.add(shapeClass(s), "opencl.gemm.wide", 2e-3);
-  store.add(shapeClass(s), "host.aten", 1e-3);
-  REQUIRE(store.save().ok());
-  RouterOptions o;
-  o.device = cpuDevice();
-  o.read_files = false;
-  o.identity = "id";
-  CHECK(chosen(*Router::create(o), s) == "host.aten");
-  o.identity = "another";
-  CHECK(chosen(*Router::create(o), s) == "opencl.gemm.wide");
 }

@@ -2,7 +2,6 @@
 #include <atomic>
 #include <thread>
 
-#include "runtime/kde/measured.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/kde/fixture.h"
 
@@ -210,17 +209,6 @@ TEST_CASE("beyond the cap routes are shared per operator and choice, and stay ri
   CHECK(candidateName(a.chosen) == "opencl.gemm.wide");
   CHECK(chosen(*r, mm(2000, 8, 8, DType::int64)) == "host.aten");
   CHECK(r->choose(mm(101, 8, 8)).id != a.id);
-}
-
-TEST_CASE("stored measurements choose where the model cannot tell, and never where it can") {
-  auto r = router(cpuDevice());
-  const Signature s = mm(300, 256, 256);
-  r->measured().add(shapeClass(s), "opencl.gemm.wide", 2e-3);
-  r->measured().add(shapeClass(s), "host.aten", 1e-3);
-  r->measured().add(shapeClass(s), "opencl.gemm.tiled", 1e-4);
-  CHECK(chosen(*r, s) == "host.aten");       // within 3x of wide by prediction; tiled is predicted ten times slower
-  CHECK(reason(*r, s) == "measured fastest of 3 legal candidates");
-  CHECK(chosen(*r, mm(3000, 256, 256)) == "opencl.gemm.wide");
 }
 
 TEST_CASE("choosing while rules change always gives a decision of one of the two rule sets") {
