@@ -19,6 +19,7 @@ constexpr uint64_t kUnseenNs = 500'000'000;          // findings that are older 
 constexpr uint64_t kRefreshNs = 2'000'000'000;       // inlay refresh is global: not more often than this
 constexpr uint64_t kAfterEditNs = 1'250'000'000;     // and not while the user types
 constexpr size_t kKeptAnalyses = 6;                  // trees of the documents used last; the others are read again when asked for
+constexpr uint64_t kIdleNs = 1'000'000'000;
 constexpr size_t kAnsweredIds = 256;
 constexpr size_t kKeptTreeBytes = 16u << 20;
 constexpr unsigned kTrimEvery = 16, kTrimAtOnce = 64;   // analyses
@@ -246,6 +247,7 @@ void Server::ensure(Open& o, bool unasked) {
     o.cost_ns = nowNs() - start;
     trimMemory(o);
     analyses_ += much ? kTrimEvery : 1;
+    analysed_at_ = nowNs();
     if (analyses_ >= kTrimAtOnce) giveBack();
   }
   const auto view = world_.live ? world_.live() : nullptr;
@@ -329,7 +331,11 @@ uint64_t Server::tick(uint64_t now, bool queue_empty) {
     if (o->dirty) { later(now); continue; }   // an edit waits: it is looked at with it
     publish(*o);
   }
-  if (queue_empty && analyses_ >= kTrimEvery) giveBack();   // after the answers: it takes milliseconds
+  // After the answers: it takes milliseconds. A few analyses are not worth it until nothing happens.
+  if (queue_empty && analyses_ > 0) {
+    const uint64_t at = analyses_ >= kTrimEvery ? now : analysed_at_ + kIdleNs;
+    if (now >= at) giveBack(); else later(at);
+  }
   if (live_dirty_) {
     live_dirty_ = false;
     sendStatus();

@@ -171,7 +171,8 @@ class Server {
   bool initialized_ = false, shutdown_ = false, live_dirty_ = false;
   int pinned_pid_ = 0;
   std::string last_analysed_;                          // URI
-  unsigned analyses_ = 0;
+  unsigned analyses_ = 0;                              // since memory was given back
+  uint64_t analysed_at_ = 0;                           // the last of them
   int64_t next_id_ = 1;
   std::optional<int> exit_code_;
 };

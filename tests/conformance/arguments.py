@@ -177,10 +177,15 @@ def meta_agrees(op, call):
     return shapes[0] == shapes[1] and all(t.numel() == 0 for t in leaves(npu) if isinstance(t, torch.Tensor))
 
 
+# Of tensors without elements. lu_unpack: nobody checks how many pivots there are, and the CPU may crash.
+# multilabel_margin_loss: the sum or mean over no rows is whatever the memory of the result held.
+CPU_READS_UNSET_MEMORY = {"lu_unpack", "nn.functional.multilabel_margin_loss"}
+
+
 def zero(op, dtype):
     """Tensors without elements: each dimension of the first tensor in turn, and of all others that are as long there."""
-    if op.name == "lu_unpack":
-        return   # PyTorch does not check how many pivots there are: the CPU itself reads past the end, and may crash
+    if op.name in CPU_READS_UNSET_MEMORY:
+        return
     values = determined(op)
     for call, _ in calls(op, dtype):
         first = next((t for t in leaves(call.tree) if strided(t)), None)
