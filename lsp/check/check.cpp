@@ -106,7 +106,7 @@ int runCheck(const CheckOptions& options) {
     analysis.machine = detectedMachine();
   }
   Workspace workspace;
-  workspace.modules().limitTrees(768u << 20);   // all of torch fits
+  workspace.modules().limitTrees(256u << 20);
   std::vector<std::string> roots;
   for (const auto& p : options.paths) {
     std::error_code ec;
