@@ -44,6 +44,24 @@ std::vector<std::string> expand(const std::vector<std::string>& paths, std::vect
   return out;
 }
 
+// The folders that are named and those of the files that are named, without any that lies in another: a folder inside is no
+// place of its own to import from, and with thousands of files every import would be looked for in each of them.
+std::vector<std::string> rootsOf(const std::vector<std::string>& paths) {
+  std::vector<std::string> all, roots;
+  for (const auto& p : paths) {
+    std::error_code ec;
+    auto absolute = fs::absolute(p, ec).lexically_normal();
+    if (!fs::is_directory(absolute, ec)) absolute = absolute.parent_path();
+    std::string root = absolute.string();
+    while (root.size() > 1 && root.back() == '/') root.pop_back();
+    if (std::find(all.begin(), all.end(), root) == all.end()) all.push_back(std::move(root));
+  }
+  const auto inside = [](const std::string& r, const std::string& outer) { return r != outer && r.starts_with(outer == "/" ? outer : outer + "/"); };
+  for (const auto& r : all)
+    if (std::none_of(all.begin(), all.end(), [&](const auto& outer) { return inside(r, outer); })) roots.push_back(r);
+  return roots;
+}
+
 bool isNotebook(const std::string& path) { return fs::path(path).extension() == ".ipynb"; }
 
 Result<Notebook> readNotebook(const std::string& text) {
@@ -107,12 +125,7 @@ int runCheck(const CheckOptions& options) {
   }
   Workspace workspace;
   workspace.modules().limitTrees(256u << 20);
-  std::vector<std::string> roots;
-  for (const auto& p : options.paths) {
-    std::error_code ec;
-    const auto absolute = fs::absolute(p, ec).lexically_normal();
-    roots.push_back(fs::is_directory(absolute, ec) ? absolute.string() : absolute.parent_path().string());
-  }
+  const auto roots = rootsOf(options.paths);
   workspace.setRoots(roots);
   workspace.trustDisk();
   if (const std::string file = roots.empty() ? std::string() : findSettingsFile(roots[0]); !file.empty()) {
