@@ -19,6 +19,11 @@ std::string parentOf(const std::string& path) {
   return slash == std::string::npos ? std::string() : path.substr(0, slash == 0 ? 1 : slash);
 }
 
+bool within(const std::string& folder, const std::string& root) { return folder == root || folder.starts_with(root == "/" ? root : root + "/"); }
+
+// As `src` and `tests` of one project are.
+bool beside(const std::string& root, const std::string& own) { return !own.empty() && parentOf(root) == parentOf(own); }
+
 }  // namespace
 
 bool SourceUnit::says(std::string_view literal) const {
@@ -48,7 +53,10 @@ Workspace::Workspace(Overlay overlay) : overlay_(std::move(overlay)), modules_(s
 Workspace::~Workspace() = default;
 
 void Workspace::setRoots(std::vector<std::string> roots) {
-  for (auto& r : roots) while (r.size() > 1 && r.back() == '/') r.pop_back();
+  for (auto& r : roots) {
+    r = std::filesystem::path(r).lexically_normal().string();
+    while (r.size() > 1 && r.back() == '/') r.pop_back();
+  }
   roots_.clear();
   for (auto& r : roots) if (std::find(roots_.begin(), roots_.end(), r) == roots_.end()) roots_.push_back(std::move(r));
   resolved_.clear();
@@ -114,8 +122,15 @@ std::shared_ptr<const SourceUnit> Workspace::file(const std::string& path) {
   return unit;
 }
 
-bool Workspace::inRoots(const std::string& folder) const {
-  return std::any_of(roots_.begin(), roots_.end(), [&](const auto& r) { return folder == r || folder.starts_with(r == "/" ? r : r + "/"); });
+std::string Workspace::rootOf(const std::string& folder) const {
+  std::string best;
+  for (const auto& r : roots_) if (within(folder, r) && r.size() > best.size()) best = r;
+  return best;
+}
+
+std::string Workspace::abovePackages(std::string folder) {
+  while (folder.size() > 1 && status(folder + "/__init__.py").regular) folder = parentOf(folder);
+  return folder;
 }
 
 std::string Workspace::resolve(const std::string& from_path, const std::string& module) {
@@ -136,12 +151,18 @@ std::string Workspace::resolve(const std::string& from_path, const std::string& 
   } else {
     bases.push_back(dir);
     // A package's own absolute imports: the folder above the outermost __init__.py.
-    std::string up = dir;
-    while (up.size() > 1 && status(up + "/__init__.py").regular) up = parentOf(up);
+    const std::string up = abovePackages(dir);
     // Other packages beside it are the workspace's only inside the roots: installed libraries stand beside each other too.
     const std::string own = up + "/" + relative.substr(0, relative.find('/'));
-    if (up != dir && (inRoots(up) || dir == own || dir.starts_with(own + "/"))) bases.push_back(up);
+    if (up != dir && (!rootOf(up).empty() || dir == own || dir.starts_with(own + "/"))) bases.push_back(up);
     for (const auto& r : roots_) {
+      const bool inside = within(folder, r);
+      if (!inside && !beside(r, rootOf(folder))) continue;   // another project
+      // A root that is a package is imported by its name; what lies in it has names of its own only for its scripts.
+      const std::string above = abovePackages(r);
+      const bool package = above != r;
+      if (package && (r + "/").starts_with(above + "/" + relative.substr(0, relative.find('/')) + "/")) bases.push_back(above);
+      if (package && !inside) continue;
       bases.push_back(r);
       bases.push_back(r + "/src");
     }

@@ -90,7 +90,8 @@ class Workspace {
   };
   struct Walk;                                                 // of the roots' folders, between two calls of index()
   const Status& status(const std::string& path);
-  bool inRoots(const std::string& folder) const;
+  std::string rootOf(const std::string& folder) const;         // the innermost that it lies in; "" = in none
+  std::string abovePackages(std::string folder);               // itself where it is no package
   bool listRoots(uint64_t until);                              // false: not yet done
   Imports importsOf(const std::string& path, std::string_view text);
   const Imports& importsNow(const std::string& path);          // of the file as it is in the editor or on the disk

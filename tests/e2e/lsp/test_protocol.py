@@ -114,6 +114,24 @@ def check(*args):
     return done.returncode, done.stdout, done.stderr
 
 
+def test_a_named_file_deeper_down_makes_its_folder_no_place_to_import_from(tmp_path):
+    """Python would not find it there either; and a shared folder that is named is one."""
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "where.py").write_text("DEVICE = 'npu:1'\n")
+    (tmp_path / "main.py").write_text("import torch\nfrom where import DEVICE\nx = torch.zeros(2, device=DEVICE)\n")
+    (tmp_path / "deep" / "main.py").write_text((tmp_path / "main.py").read_text())
+
+    def resolution(*args):
+        _, out, _ = check(*map(str, args), "--json", "--devices", "npu:0,npu:1")
+        return {os.path.relpath(f["path"], tmp_path): f["sites"][0]["resolution"] for f in json.loads(out)["files"] if f["sites"]}
+
+    both = {"main.py": "unknown", "deep/main.py": "exact"}
+    assert resolution(tmp_path / "main.py", tmp_path / "deep" / "main.py") == both
+    assert resolution(tmp_path / "deep" / "main.py", tmp_path / "main.py") == both
+    assert resolution(tmp_path) == both
+    assert resolution(f"{tmp_path}/deep/../main.py", f"{tmp_path}//deep/", f"{tmp_path}/deep/main.py") == both
+
+
 def test_check_of_the_example():
     code, out, _ = check(EXAMPLE, "--json", "--devices", "npu:0")
     assert code == 0

@@ -3,28 +3,17 @@
 #include <filesystem>
 #include <fstream>
 
-#include "lsp/python/analysis.h"
 #include "lsp/python/import_effects.h"
 #include "lsp/server/machine.h"
 #include "lsp/text/document.h"
 #include "tests/unit/catch.h"
+#include "tests/unit/lsp/analysed.h"
 
 using namespace flagos::lsp;
 
 namespace {
 
 struct Case { const char* text; bool sets; std::vector<std::string> setters; };
-
-Analysis analyseWith(const std::string& helper, const std::string& main) {
-  Workspace workspace([&](const std::string& path) -> std::optional<std::string> {
-    if (path == "/w/helper.py") return helper;
-    return std::nullopt;
-  });
-  workspace.setRoots({"/w"});
-  AnalysisOptions options;
-  options.machine = machineOf({"npu:0", "npu:1"});
-  return analyse(makeUnit("/w/main.py", main), workspace, options);
-}
 
 std::string manyCalls(int n, const std::string& call) {
   std::string out = "import torch\nfrom helper import Box, pick\nbox = Box()\n";

@@ -1,26 +1,12 @@
 // Calls that are not followed again: what they save, and that nothing they could have changed keeps an old value.
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 
-#include "lsp/python/analysis.h"
-#include "lsp/server/machine.h"
 #include "tests/unit/catch.h"
+#include "tests/unit/lsp/analysed.h"
 
 using namespace flagos::lsp;
 
 namespace {
-
-Analysis analyseWith(const std::string& helper, const std::string& main) {
-  Workspace workspace([&](const std::string& path) -> std::optional<std::string> {
-    if (path == "/w/helper.py") return helper;
-    return std::nullopt;
-  });
-  workspace.setRoots({"/w"});
-  AnalysisOptions options;
-  options.machine = machineOf({"npu:0", "npu:1"});
-  return analyse(makeUnit("/w/main.py", main), workspace, options);
-}
 
 // Statements that take some hundred steps and say nothing of devices.
 std::string work(const std::string& indent) {
@@ -100,24 +86,4 @@ TEST_CASE("another file's function that takes much of the budget ends as unknown
   CHECK(!a.gave_up);
   CHECK(siteOf(a, "torch.zeros").resolution == "unknown");
   CHECK(siteOf(a, "torch.zeros").reason.find("`pick` is not followed again") != std::string::npos);
-}
-
-TEST_CASE("libraries installed beside a package are not read, folders of the workspace are") {
-  namespace fs = std::filesystem;
-  const fs::path base = fs::temp_directory_path() / ("flagos-silent-" + std::to_string(::getpid()));
-  for (const char* package : {"lib/mine", "lib/other"}) {
-    fs::create_directories(base / package);
-    std::ofstream(base / package / "__init__.py") << "DEVICE = 'npu:1'\n";
-  }
-  const std::string at = (base / "lib/mine/use.py").string();
-  const auto resolved = [&](const std::string& root, const std::string& module) {
-    Workspace w;
-    w.setRoots({root});
-    return w.resolve(at, module);
-  };
-  CHECK(resolved((base / "lib/mine").string(), "other").empty());
-  CHECK(resolved((base / "lib/mine").string(), "mine") == (base / "lib/mine/__init__.py").string());
-  CHECK(resolved((base / "lib").string(), "other") == (base / "lib/other/__init__.py").string());
-  CHECK(resolved(base.string(), "other") == (base / "lib/other/__init__.py").string());
-  fs::remove_all(base);
 }
