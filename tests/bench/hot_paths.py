@@ -2,7 +2,6 @@
 import json
 import os
 import subprocess
-import sys
 
 from figures import BUILD, figure, median_of, paired, python
 

@@ -5,7 +5,7 @@ import warnings
 import torch
 from checks import EQUAL, attempt, calls, judge_forward, named, refused, wrong
 from compare import differences, widened
-from samples import LAYOUTS, SENTINEL, Call, buffer, determined, every_second, in_layout, leaves, offset, placed, strided, \
+from samples import LAYOUTS, SENTINEL, Call, determined, every_second, in_layout, leaves, offset, placed, strided, \
     transposed, whole_storage
 
 

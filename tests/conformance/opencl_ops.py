@@ -145,7 +145,7 @@ def leaves(value):
 
 
 def difference(cpu, npu):
-    for a, b in zip(leaves(cpu), leaves(npu)):
+    for a, b in zip(leaves(cpu), leaves(npu), strict=True):
         if a.dtype != b.dtype or a.shape != b.shape:
             return f"{b.dtype} {list(b.shape)} instead of {a.dtype} {list(a.shape)}"
         tolerance = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float64: 1e-9}.get(a.dtype, 0)

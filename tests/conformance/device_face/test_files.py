@@ -2,7 +2,7 @@
 import textwrap
 
 import pytest
-from support import good, python
+from support import good
 
 MODES = [pytest.param({}, id="shared"), pytest.param({"FLAGOS_SHARED_MEMORY": "0", "FLAGOS_FALLBACK": "allow"}, id="discrete")]
 DTYPES = "[torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool, torch.complex64]"
