@@ -124,7 +124,7 @@ int runCheck(const CheckOptions& options) {
     analysis.machine = detectedMachine();
   }
   Workspace workspace;
-  workspace.modules().limitTrees(256u << 20);
+  workspace.modules().limitTrees(96u << 20);
   const auto roots = rootsOf(options.paths);
   workspace.setRoots(roots);
   workspace.trustDisk();
