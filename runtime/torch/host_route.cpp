@@ -304,7 +304,11 @@ void runOnHost(const c10::OperatorHandle& op, Stack* stack, ocl::Device& device,
 void applyPolicy(const Decision& d, const kde::Signature& s, ocl::Device& device) {
   if (d.place == Place::host || d.place == Place::opencl) return;
   const auto policy = router(static_cast<int>(device.index())).fallback();
-  if (d.place == Place::refused || policy == kde::Fallback::forbid) {
+  TORCH_CHECK_NOT_IMPLEMENTED(d.place != Place::refused || policy == kde::Fallback::forbid, "npu:", device.index(),
+                              ": no OpenCL kernel for ", kde::text(s), ", and nothing on the host can stand in: ",
+                              d.route ? nameText(d.route->reason) : std::string_view("unknown"), ". Use another dtype or operator; "
+                              "`flagos explain ", nameText(s.op), "` lists what would change the answer.");
+  if (policy == kde::Fallback::forbid) {
     TORCH_CHECK_NOT_IMPLEMENTED(false, "npu:", device.index(), ": no OpenCL kernel for ", kde::text(s),
                                 " and falling back to the CPU is forbidden (FLAGOS_FALLBACK=forbid). Reason: ",
                                 d.route ? nameText(d.route->reason) : std::string_view("unknown"),

@@ -208,9 +208,7 @@ def only_first(call, first):
 
 def broadcast(op, dtype):
     """Operands of size 1, of fewer dimensions, or expanded where the other is whole."""
-    if "batch_norm" in op.name or op.name == "pca_lowrank":
-        # PyTorch does not check the sizes of their statistics: the CPU itself reads past the end. Equal rows leave
-        # principal directions open: any is right.
+    if "batch_norm" in op.name or op.name in NOT_BROADCAST:
         return
     values = determined(op)
     for call, _ in calls(op, dtype):
@@ -222,6 +220,10 @@ def broadcast(op, dtype):
                 smaller = call.mapped(lambda t: change(t) if t is chosen else t)
                 yield named(f"operand {turn} {name}", judge_forward(op, smaller, values))
 
+
+# PyTorch does not check the sizes of batch norm's statistics nor of lu_unpack's pivots: the CPU itself reads and writes past
+# their end, and may crash. Equal rows leave principal directions open: any is right.
+NOT_BROADCAST = {"lu_unpack", "pca_lowrank", "svd_lowrank"}
 
 SMALLER = {
     "of size 1 in the last dimension": lambda t: t.narrow(-1, 0, 1),

@@ -44,6 +44,21 @@ bool eyeFits(const OpCall& c) { return composedFits(c) && c.integer(0) >= 0 && (
 // rsub(self, other, *, alpha): other - alpha * self
 void rsub(OpCall& c) { give(c, 0, at::sub(c.tensor(1), c.tensor(0), c.scalar(2))); }
 
+// _stack(tensors, dim[, out]): PyTorch's own default joins along the dimension as it is, unlike its CPU kernel.
+void stack(OpCall& c) {
+  const auto list = c.tensors(0);
+  const int64_t dim = c10::maybe_wrap_dim(c.integer(1), list[0].dim() + 1);
+  std::vector<at::Tensor> rows;
+  for (const at::Tensor& t : list) rows.push_back(t.unsqueeze(dim));
+  give(c, 0, at::cat(rows, dim));
+}
+bool stackFits(const OpCall& c) {
+  const auto list = c.tensors(0);
+  for (const at::Tensor& t : list)
+    if (t.sizes() != list[0].sizes()) return false;
+  return composedFits(c) && !list.empty();
+}
+
 // (self, groups)
 void channelShuffle(OpCall& c) {
   const at::Tensor& self = c.tensor(0);
@@ -120,6 +135,8 @@ const NativeOp rows[] = {
     FLAGOS_COMPOSED("logspace.out", logspace, logStepsFit),
     FLAGOS_COMPOSED("eye.out", eye, eyeFits),
     FLAGOS_COMPOSED("eye.m_out", eye, eyeFits),
+    FLAGOS_COMPOSED("_stack", stack, stackFits),
+    FLAGOS_COMPOSED("_stack.out", stack, stackFits),
     FLAGOS_COMPOSED("rsub.Tensor", rsub, composedFits),
     FLAGOS_COMPOSED("channel_shuffle", channelShuffle, channelShuffleFits),
     FLAGOS_COMPOSED("nonzero_static", nonzeroStatic, nonzeroStaticFits),

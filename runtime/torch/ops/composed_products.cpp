@@ -46,6 +46,23 @@ bool vdotFits(const OpCall& c) {
   return composedFloatFits<0>(c) && a.dim() == 1 && b.dim() == 1 && a.numel() == b.numel() && a.scalar_type() == b.scalar_type();
 }
 
+// ---- products of halves, wanted in another type (torch.mm(a, b, out_dtype=...)) ----
+// The factors are converted first, so that nothing is rounded before the sum ends. `n` matrices, then the type.
+at::Tensor wide(const OpCall& c, size_t i, size_t n) { return c.tensor(i).to(*c.dtype(n)); }
+template <at::Tensor (*product)(const at::Tensor&, const at::Tensor&)>
+void wideProduct(OpCall& c) { give(c, 0, product(wide(c, 0, 2), wide(c, 1, 2))); }
+template <at::Tensor (*product)(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Scalar&, const at::Scalar&)>
+void wideSum(OpCall& c) { give(c, 0, product(wide(c, 0, 3), wide(c, 1, 3), wide(c, 2, 3), c.scalar(4), c.scalar(5))); }
+
+// What PyTorch's own kernels take: factors of one type, the result in it or in float32.
+template <size_t n>
+bool wideFits(const OpCall& c) {
+  const at::ScalarType of = c.tensor(n - 1).scalar_type(), to = *c.dtype(n);
+  if (!composedFloatFits<n - 1>(c) || c.tensor(n - 2).scalar_type() != of || (to != of && to != at::kFloat)) return false;
+  if (n == 3 && c.tensor(0).scalar_type() != of && c.tensor(0).scalar_type() != to) return false;
+  return c.schema().returns()[0].alias_info() == nullptr || c.out().scalar_type() == to;
+}
+
 const NativeOp rows[] = {
     {"aten::addbmm", "composed", composed<addbmm>, addbmmFits},
     {"aten::addbmm_", "composed", composed<addbmm>, addbmmFits},
@@ -53,6 +70,14 @@ const NativeOp rows[] = {
     {"aten::addr", "composed", composed<addr>, addrFits},
     {"aten::addr.out", "composed", composed<addr>, addrFits},
     {"aten::vdot", "composed", composed<vdot>, vdotFits},
+    {"aten::mm.dtype", "composed", composed<wideProduct<at::mm>>, wideFits<2>},
+    {"aten::mm.dtype_out", "composed", composed<wideProduct<at::mm>>, wideFits<2>},
+    {"aten::bmm.dtype", "composed", composed<wideProduct<at::bmm>>, wideFits<2>},
+    {"aten::bmm.dtype_out", "composed", composed<wideProduct<at::bmm>>, wideFits<2>},
+    {"aten::addmm.dtype", "composed", composed<wideSum<at::addmm>>, wideFits<3>},
+    {"aten::addmm.dtype_out", "composed", composed<wideSum<at::addmm>>, wideFits<3>},
+    {"aten::baddbmm.dtype", "composed", composed<wideSum<at::baddbmm>>, wideFits<3>},
+    {"aten::baddbmm.dtype_out", "composed", composed<wideSum<at::baddbmm>>, wideFits<3>},
 };
 const OpTable table(rows);
 

@@ -27,6 +27,7 @@ CASES = {
     # operators of other vendors
     "cudnn": ("torch.ops.aten.cudnn_convolution(x[None, None], x[None, None], [0, 0], [1, 1], [1, 1], 1, False, False, False)",
               ["cudnn_convolution", "npu:0", "not supported"]),
+    "batch_norm_stats": ("torch.batch_norm_stats(x, 1e-5)", ["batch_norm_stats", "npu:0", "not supported"]),
     "weights to int4": ("torch.ops.aten._convert_weight_to_int4pack(torch.zeros(16, 16, dtype=torch.uint8, device=D), 8)",
                         ["_convert_weight_to_int4pack", "npu:0", "not supported"]),
     # dtypes
@@ -36,6 +37,7 @@ CASES = {
     "float and": ("torch.bitwise_and(x, x)", ["aten::bitwise_and", "Float", "npu:0", "OpenCL"]),
     "uint16 add": ("torch.ones(3, dtype=torch.uint16, device=D) + 1", ["aten::add", "UInt16", "npu:0"]),
     "bits item": ("torch.empty(1, dtype=torch.bits8, device=D).item()", ["aten::item", "Bits8", "npu:0"]),
+    "mm of floats into doubles": ("torch.mm(x, x, out_dtype=torch.float64)", ["aten::mm.dtype", "npu:0", "no CPU kernel", "Use another dtype"]),
     # NumPy and DLPack
     "numpy": ("x.numpy()", ["npu:0", "torch.npu.host_view", ".cpu()"]),
     "asarray": ("np.asarray(x)", ["npu:0", "torch.npu.host_view", ".cpu()"]),

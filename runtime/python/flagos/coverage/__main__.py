@@ -3,8 +3,8 @@
     python -m flagos.coverage [--json] [--only add,mm] [--list native|composite|host|fallback|unsupported|untested|wrong]
 
 native: an OpenCL kernel of the operator's own ran. composite: it ran as other operators, all of them native. host: its CPU
-kernel ran on memory shared with the device. fallback: the same, with copies. unsupported: it raised. untested: PyTorch's
-operator database makes no call of it. Exit code: 0, 1 if an answer was wrong, 3 without a device.
+kernel ran on memory shared with the device. fallback: the same, with copies. unsupported: it raised, or only CUDA has a
+kernel. untested: nothing could be compared or proven; the detail says why. Exit code: 0, 1 if an answer was wrong, 3 without a device.
 """
 import argparse
 import json
@@ -17,7 +17,11 @@ KINDS = ["native", "composite", "host", "fallback", "unsupported", "untested", "
 
 # Operators of which only the first results are defined; the others are for their backward, and differ between PyTorch's own
 # devices (_embedding_bag's offsets) or between two runs on the CPU (the entries of _ctc_loss's log_alpha that nothing fills).
-DEFINED = {"aten::_ctc_loss": 1, "aten::_ctc_loss.Tensor": 1, "aten::_embedding_bag": 1}
+DEFINED = {"aten::_ctc_loss": 1, "aten::_ctc_loss.Tensor": 1, "aten::_embedding_bag": 1,
+           "aten::_embedding_bag_forward_only": 1}
+
+
+UNTESTED = {"aten::record_stream": "a stream cannot be copied to another device, and there is no answer to compare"}
 
 
 def equal(cpu, npu, defined=None):
@@ -33,6 +37,30 @@ def equal(cpu, npu, defined=None):
         if not torch.allclose(y.cpu(), x, atol=1e-4, rtol=1e-3, equal_nan=True):
             return "values differ"
     return None
+
+
+def excused(call, answer, of, cpu, npu):
+    """Whether the difference is the CPU's: its answer is as far from the one in double precision, or its out= form differs from
+    its own functional one (in torch 2.13 losses written to an `out` that had to be resized) and the npu's does not."""
+    import torch
+    from flagos.coverage.calls import answer_of, copied, widened
+    from torch.utils._pytree import tree_flatten
+
+    if of:
+        args, kwargs = copied(call)
+        kwargs.pop("out", None)
+        try:
+            if not equal(answer_of(of)(*args, **kwargs), npu):
+                return True
+        except Exception:  # noqa: BLE001 - not a call of the functional form
+            pass
+    args, kwargs = widened(call)
+    try:
+        exact = answer(*args, **kwargs)
+    except Exception:  # noqa: BLE001 - no kernel in double precision
+        return False
+    exact, cpu, npu = ([t.double().cpu() for t in tree_flatten(r)[0] if isinstance(t, torch.Tensor)] for r in (exact, cpu, npu))
+    return all(x.shape == y.shape == z.shape and (z - x).abs().max() <= 4 * (y - x).abs().max() for x, y, z in zip(exact, cpu, npu))
 
 
 def log():
@@ -76,33 +104,47 @@ def base_of(name):
 def judge(name, dense, found, random, shared):
     """(kind, detail)"""
     import torch
-    from flagos.coverage.calls import call_of, copied, overload_of
+    from flagos.coverage.calls import answer_of, call_of, copied, overload_of
+    from flagos.coverage.samples import CPU_SCALARS
 
-    overload, refused = overload_of(name), None
+    overload, answer, found_kind, refused = overload_of(name), answer_of(name), None, None
+    if not (torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU")
+            or torch._C._dispatch_has_kernel_for_dispatch_key(name, "PrivateUse1")):
+        return "unsupported", "there is neither an OpenCL kernel nor a CPU kernel that could stand in"
+    unproven = UNTESTED.get(name, "no call of it is known")
     for args, kwargs in call_of(name, found, dense):
         cpu_args = copied((args, kwargs))
         torch.manual_seed(0)
         try:
-            cpu = overload(*cpu_args[0], **cpu_args[1])
-        except Exception:  # noqa: BLE001 - not a call that PyTorch accepts
+            cpu = answer(*cpu_args[0], **cpu_args[1])
+        except Exception as error:  # noqa: BLE001 - not a call that PyTorch accepts
+            unproven = "the CPU, which it would be compared with, refuses it: " + first_line(error)
             continue
         npu_args = copied((args, kwargs), "npu")
+        if name in CPU_SCALARS:
+            npu_args = ((*npu_args[0][:-1], cpu_args[0][-1]), npu_args[1])
         before = log()
         torch.manual_seed(0)
         try:
             npu = overload(*npu_args[0], **npu_args[1])
             after = log()
         except Exception as error:  # noqa: BLE001
-            refused = (str(error).splitlines() or [type(error).__name__])[0][:200]
+            refused = first_line(error)
             continue
         ran = {key: after[key][1] - before.get(key, (0, 0))[1] for key in after if after[key][0] > before.get(key, (0, 0))[0]}
-        difference = None if name in random else equal(cpu, npu, DEFINED.get(name))
-        if difference:
+        difference = None if name in random else equal(cpu, npu, DEFINED.get(name)) or equal(cpu_args, npu_args)
+        if difference and not excused((args, kwargs), answer, dense[name][1], cpu, npu):
             return "wrong", difference
-        kind = kind_of(name, dense[name][1], ran, shared)
-        if kind[0] != "untested":
-            return kind
-    return ("unsupported", refused) if refused else ("untested", "no call of it is known")
+        kind, detail = kind_of(name, dense[name][1], ran, shared)
+        if kind == "untested":
+            unproven = detail
+        else:
+            found_kind = found_kind or (kind, detail)
+    return found_kind or (("unsupported", refused) if refused else ("untested", unproven))
+
+
+def first_line(error):
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
 def survey(only=None, progress=None):
@@ -116,7 +158,7 @@ def survey(only=None, progress=None):
     torch.flagos._C.count_launches(True)
     shared = bool(torch.flagos._C.device_facts(0)["shared_memory"])
     random = {n for n in chosen if (o := _overload(n)) is not None and torch.Tag.nondeterministic_seeded in o.tags
-              or "empty" in n or "resize" in n}
+              or "empty" in n or "resize" in n or "_make_dep_token" in n}
     rows = []
     for name in chosen:
         if progress:

@@ -1,8 +1,10 @@
-"""Calls of every dense operator, found by watching PyTorch's own operator database run on the CPU."""
+"""Calls of every dense operator: found by watching PyTorch's own operator databases run on the CPU, or of our own table."""
+import itertools
 import os
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from flagos.coverage import samples
 from torch.utils._pytree import tree_flatten, tree_map
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -31,11 +33,26 @@ def overload_of(name):
     return getattr(packet, variant or "default", None) if packet is not None else None
 
 
+def answer_of(name):
+    """What computes the operator's answer on the CPU."""
+    return samples.REFERENCES.get(name) or overload_of(name)
+
+
+def widened(tree):
+    """The same call in double precision."""
+    def one(x):
+        return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else torch.float64 if x == torch.float32 else x
+
+    return tree_map(one, copied(tree))
+
+
 def copied(tree, device="cpu"):
     """Fresh tensors on a device, strides kept; devices named in the arguments follow."""
     def one(x):
         if isinstance(x, torch.Tensor):
             return x.detach().clone().to(device)
+        if isinstance(x, torch.UntypedStorage):
+            return torch.empty(0, dtype=torch.uint8).set_(x).to(device, copy=True).untyped_storage()
         if isinstance(x, torch.device):
             return torch.device(device)
         return x
@@ -46,7 +63,7 @@ def copied(tree, device="cpu"):
 class Watcher(TorchDispatchMode):
     """Keeps the first calls of each wanted operator: name -> [(args, kwargs)]."""
 
-    def __init__(self, wanted, keep=2):
+    def __init__(self, wanted, keep=4):
         super().__init__()
         self.wanted, self.keep, self.found = wanted, keep, {}
 
@@ -71,11 +88,12 @@ def plain_name(name):
 
 
 def watch_database(wanted, only=None, progress=None):
-    """Runs op_db's samples on the CPU (forward, backward, in place, out=) under a Watcher."""
-    from torch.testing._internal.common_methods_invocations import op_db
+    """Runs the samples of PyTorch's databases on the CPU (forward, backward, in place, out=) under a Watcher."""
+    from torch.testing._internal import common_methods_invocations as database
 
     watcher = Watcher(wanted)
-    for op in op_db:
+    lists = [op for name in dir(database) if name.startswith("foreach_") and name.endswith("_op_db") for op in getattr(database, name)]
+    for op in [*database.op_db, *lists]:
         if only and not any(plain_name(n) == plain_name(op.name) for n in only):
             continue
         if progress:
@@ -83,12 +101,18 @@ def watch_database(wanted, only=None, progress=None):
         for dtype in (torch.float32, torch.int64):
             if not op.supports_dtype(dtype, "cpu"):
                 continue
+            # The database's own functions, not its sample_inputs(), which reads the whole stack at every call.
+            torch.manual_seed(0)
+            more = {"num_input_tensors": [3]} if op in lists else {}
             try:
-                samples = list(op.sample_inputs("cpu", dtype, requires_grad=dtype.is_floating_point and op.supports_autograd))
+                made = op.sample_inputs_func(op, "cpu", dtype, dtype.is_floating_point and op.supports_autograd, **more)
+                chosen = list(made if op in lists else itertools.islice(made, 8))
             except Exception:  # noqa: BLE001 - PyTorch cannot make its own samples
                 continue
-            for sample in samples[:8]:
+            for sample in chosen:
                 watch_sample(watcher, op, sample)
+    for name, calls in samples.made().items():
+        watcher.found.setdefault(name, []).extend(calls)
     return watcher.found
 
 
@@ -120,7 +144,7 @@ def call_of(name, found, dense):
     overload = overload_of(name)
     if overload is None or of is None:
         return
-    functional = overload_of(of)
+    functional = answer_of(of)
     for args, kwargs in found.get(of, []):
         written = [a for a in overload._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
         if not any(a.is_out for a in written):
