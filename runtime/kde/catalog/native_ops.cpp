@@ -126,6 +126,7 @@ const NativeOp* findNativeOp(std::string_view op) {
   if (const NativeOp* row = findNativeOpExact(op)) return row;
   // A running process has the exact overload; only a person asks for "aten::mm".
   if (op.find('.') != std::string_view::npos || anyDeclared()) return nullptr;
+  if (const NativeOp* row = findNativeOpExact(std::string(op) + ".out")) return row;   // before mm.dtype and the like
   for (const NativeOp& row : table())
     if (row.op.starts_with(op) && baseName(row.op) == op) return &row;
   return nullptr;

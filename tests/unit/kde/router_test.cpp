@@ -133,7 +133,7 @@ TEST_CASE("route set puts one rule before all others, the newest first") {
   const auto family = r->setRule("aten::mm", "opencl.conv.tiled");
   REQUIRE_FALSE(family.ok());
   CHECK(family.error().text() ==
-        "opencl.conv.tiled runs conv operators; aten::mm is in family gemm. Did you mean opencl.gemm.tiled?");
+        "opencl.conv.tiled runs conv operators; aten::mm is in family gemm, composed. Did you mean opencl.gemm.tiled?");
   const auto none = r->setRule("aten::linalg_eigh", "opencl.gemm.wide");
   REQUIRE_FALSE(none.ok());
   CHECK_THAT(none.error().text(), Catch::Contains("aten::linalg_eigh has no OpenCL kernel"));
