@@ -5,6 +5,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/settings.h"
 #include "runtime/mou/pool_impl.h"
+#include "runtime/mou/trial.h"
 
 namespace flagos::mou {
 namespace {
@@ -336,6 +337,15 @@ void PoolImpl::resetPeaks() noexcept {
   stats_.requested_peak = stats_.requested;
   stats_.reserved_peak = stats_.reserved;
 }
+
+void PoolImpl::restorePeaks(const PoolStats& before) noexcept {
+  std::unique_lock lock(mutex_);
+  drain();
+  stats_.allocated_peak = std::max(before.allocated_peak, stats_.allocated);
+  stats_.requested_peak = std::max(before.requested_peak, stats_.requested);
+}
+
+TrialMemory::~TrialMemory() { static_cast<PoolImpl&>(pool_).restorePeaks(before_); }
 
 std::vector<Holder> PoolImpl::holders(size_t top) const {
   std::vector<Holder> all;

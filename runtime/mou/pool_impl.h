@@ -28,6 +28,7 @@ class PoolImpl final : public Pool {
   void emptyCache() noexcept override;
   PoolStats stats() const noexcept override;
   void resetPeaks() noexcept override;
+  void restorePeaks(const PoolStats& before) noexcept;   // the peaks of `before`, or what is allocated now
   std::vector<Holder> holders(size_t top) const override;
   std::vector<SlabView> snapshot() const override;
 

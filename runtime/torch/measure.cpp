@@ -10,6 +10,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/kde/measured.h"
+#include "runtime/mou/trial.h"
 #include "runtime/torch/state.h"
 
 namespace flagos::glue {
@@ -87,6 +88,7 @@ const kde::Route& settled(const kde::Signature& s, const kde::Route& open, ocl::
   std::vector<std::pair<kde::CandidateId, kde::Measurement>> times;
   const std::vector<kde::CandidateId> candidates = router.contenders(s);
   {
+    const mou::TrialMemory memory(device.pool());
     const Unseen unseen;
     measuring = true;
     for (const kde::CandidateId id : candidates) {

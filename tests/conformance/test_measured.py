@@ -98,6 +98,24 @@ def test_measuring_leaves_no_trace_in_values_statistics_or_counts(tmp_path):
     assert any(k.startswith("aten::add.out(") for k in times(tmp_path)) and not any("batch_norm(" in k for k in times(tmp_path))
 
 
+def test_the_memory_of_trials_is_in_no_peak(tmp_path):
+    """The results of tried candidates are up to eight at a time; the program's own peak is one."""
+    code = """
+        import json, torch
+        x = torch.randn(600, 800, device="npu")
+        torch.npu.synchronize()
+        start = torch.npu.memory_allocated(); torch.npu.reset_peak_memory_stats()
+        y = torch.nn.functional.gelu(x); z = x.softmax(1); del y, z
+        torch.npu.synchronize()
+        stats = torch.npu.memory_stats()
+        print(json.dumps([torch.npu.max_memory_allocated() - start, torch.accelerator.max_memory_allocated() - start,
+                          stats["requested_bytes.all.peak"] - stats["requested_bytes.all.current"]]))
+    """
+    off = run(tmp_path / "off", code, FLAGOS_MEASURE="off")
+    assert run(tmp_path / "on", code, FLAGOS_MEASURE="on") == off
+    assert times(tmp_path / "on") and off[0] == off[1] and off[2] == 2 * 600 * 800 * 4
+
+
 @pytest.mark.parametrize("env", [{"FLAGOS_MEASURE": None}, {"FLAGOS_MEASURE": "use"}, {"FLAGOS_MEASURE": "off"},
                                  {"FLAGOS_MEASURE": "on", "FLAGOS_ROUTE": "opencl"}, {"FLAGOS_MEASURE": "on", "FLAGOS_ROUTE": "host"}])
 def test_nothing_is_timed_unless_asked_for(tmp_path, env):

@@ -1,6 +1,7 @@
 // The allocator against plain truth: sizes, counters, addresses, reuse and errors.
 #include "runtime/base/bytes.h"
 #include "runtime/mou/pool.h"
+#include "runtime/mou/trial.h"
 
 #include <unistd.h>
 
@@ -413,6 +414,32 @@ TEST_CASE("random work keeps blocks apart and the books balanced", "[mou]") {
   CHECK(s.reserved == 0);
   CHECK(s.allocations == s.frees);
   CHECK(memory.live == 0);
+}
+
+TEST_CASE("memory of a trial leaves no peak, what stays of it does", "[mou]") {
+  FakeMemory memory;
+  auto pool = make(memory);
+  Block* held = *pool->allocate(1000, 0, 1);
+  pool->release(*pool->allocate(5000, 0, 1));
+  const PoolStats before = pool->stats();
+  {
+    const TrialMemory trial(*pool);
+    pool->release(*pool->allocate(1 << 20, 0, 0));
+    CHECK(pool->stats().allocated_peak >= (1 << 20));
+  }
+  CHECK(pool->stats().allocated_peak == before.allocated_peak);
+  CHECK(pool->stats().requested_peak == 6000);
+  CHECK(pool->stats().reserved_peak == pool->stats().reserved);
+  Block* kept = nullptr;
+  {
+    const TrialMemory trial(*pool);
+    kept = *pool->allocate(1 << 20, 0, 1);
+    pool->release(*pool->allocate(1 << 21, 0, 0));
+  }
+  CHECK(pool->stats().requested_peak == (1 << 20) + 1000);
+  CHECK(pool->stats().allocated_peak == pool->stats().allocated);
+  pool->release(kept);
+  pool->release(held);
 }
 
 TEST_CASE("many threads allocate, hand over and release", "[mou]") {
