@@ -29,6 +29,16 @@ def rows(*values):
     return torch.tensor(values)
 
 
+def divisions(x):
+    """Whole numbers by numbers that are not 0, the largest of the dtype and -1 (no number of an unsigned one) among them."""
+    by = [3, torch.iinfo(x.dtype).max] + ([-3, -1] if x.dtype.is_signed else [])
+    return [f(x * 31, n) for n in by for f in (torch.remainder, torch.fmod, torch.floor_divide, divided_to_zero)]
+
+
+def divided_to_zero(x, n):
+    return torch.div(x, n, rounding_mode="trunc")
+
+
 # name, dtypes, function of (x = values [4, 5], y = others of that shape), both on the device
 TABLE = [
     ("gather", ALL, lambda x, y: x.gather(1, rows([0, 4], [1, 1], [2, 3], [4, 0]).to(x.device))),
@@ -107,6 +117,7 @@ TABLE = [
     ("var_mean", [torch.float32], lambda x, y: torch.var_mean(x, 1)),
     ("equal", ALL, lambda x, y: torch.tensor([torch.equal(x, x.clone()), torch.equal(x, y)])),
     ("sgn", NUMBERS, lambda x, y: x.sgn()),
+    ("divisions", WHOLE, lambda x, y: divisions(x)),
     ("rsub", NUMBERS, lambda x, y: torch.rsub(x, y, alpha=2)),
     ("shifts", [torch.int64, torch.int32, torch.int16], lambda x, y: (torch.bitwise_left_shift(x, y.abs()), torch.bitwise_right_shift(x, y.abs()))),
     ("round to decimals", FLOATS, lambda x, y: (x / 8).round(decimals=1)),

@@ -104,12 +104,13 @@ static T clampT(T x, T lo, T hi) {
 }
 // Division must not trap: by zero it gives 0 (PyTorch's CPU raises, a kernel cannot), by -1 it negates (the most
 // negative number would overflow).
+#define MINUS_ONE(b) (((b) == (T)(-1)) & ((T)(-1) < Z))
 static T truncDivT(T a, T b) {
-  const T safe = ((b == Z) | (b == (T)(-1))) ? (T)(1) : b;
-  return b == Z ? Z : (b == (T)(-1) ? Z - a : a / safe);
+  const T safe = ((b == Z) | MINUS_ONE(b)) ? (T)(1) : b;
+  return b == Z ? Z : (MINUS_ONE(b) ? Z - a : a / safe);
 }
 static T fmodT(T a, T b) {
-  const T safe = ((b == Z) | (b == (T)(-1))) ? (T)(1) : b;
+  const T safe = ((b == Z) | MINUS_ONE(b)) ? (T)(1) : b;
   return a % safe;
 }
 static T floorDivT(T a, T b) {

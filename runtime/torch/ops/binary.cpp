@@ -43,7 +43,7 @@ at::ScalarType computeOf(PointwiseOp op, const at::Tensor& a, const at::Tensor& 
 // Half types: torch takes the number in full precision, not rounded to the tensor's dtype; so does the number form. A
 // remainder jumps where its divisor's last digits decide, and there torch rounds it first.
 ocl::Scalar numberFor(PointwiseOp op, const at::Tensor& number, at::ScalarType compute) {
-  const bool rounded = op == PointwiseOp::fmod || op == PointwiseOp::remainder;
+  const bool rounded = op == PointwiseOp::fmod || op == PointwiseOp::remainder || !at::isFloatingType(compute);
   return cpuScalar(rounded ? number.to(compute) : number);
 }
 
@@ -97,13 +97,18 @@ PointwiseOp divisionOf(const OpCall& c) {
   return c.string(2) == "floor" ? PointwiseOp::floor_divide : PointwiseOp::trunc_divide;
 }
 Result<void> divide(OpCall& c) { return binary(c, divisionOf(c), c.tensor(0), c.tensor(1)); }
+// Whole-number division by zero raises on the CPU; a kernel cannot: only by a number that is none.
+bool neverByZero(const at::Tensor& a, const at::Tensor& b) {
+  const at::ScalarType common = promote({a, b});
+  if (at::isFloatingType(common)) return true;
+  return at::isIntegralType(common, /*includeBool=*/false) && isCpuScalar(b) && b.to(common).item<int64_t>() != 0;
+}
 bool divideFits(const OpCall& c) {
   const PointwiseOp op = divisionOf(c);
-  const at::ScalarType common = promote({c.tensor(0), c.tensor(1)});
-  // Whole-number division by zero raises on the CPU; a kernel cannot.
-  if (op != PointwiseOp::div && !at::isFloatingType(common)) return false;
-  return binaryFits(op, c.tensor(0), c.tensor(1));
+  return (op == PointwiseOp::div || neverByZero(c.tensor(0), c.tensor(1))) && binaryFits(op, c.tensor(0), c.tensor(1));
 }
+template <PointwiseOp op>
+bool divisionFits(const OpCall& c) { return neverByZero(c.tensor(0), c.tensor(1)) && plainFits<op>(c); }
 template <PointwiseOp op>
 bool floatingOnly(const OpCall& c) {
   return at::isFloatingType(promote({c.tensor(0), c.tensor(1)})) && plainFits<op>(c);
@@ -216,8 +221,8 @@ const NativeOp rows[] = {
     FLAGOS_PLAIN("mul.out", mul, plainFits),
     FLAGOS_PLAIN("div.out", div, plainFits),
     {"aten::div.out_mode", "pointwise", divide, divideFits},
-    FLAGOS_PLAIN("floor_divide.out", floor_divide, floatingOnly),
-    FLAGOS_PLAIN("floor_divide", floor_divide, floatingOnly),
+    FLAGOS_PLAIN("floor_divide.out", floor_divide, divisionFits),
+    FLAGOS_PLAIN("floor_divide", floor_divide, divisionFits),
     FLAGOS_PLAIN("pow.Tensor_Tensor_out", pow, floatingOnly),
     {"aten::pow.Tensor_Scalar_out", "pointwise", withNumber<PointwiseOp::pow>, powNumberFits},
     {"aten::pow.Scalar_out", "pointwise", powBase, powBaseFits},
@@ -225,8 +230,8 @@ const NativeOp rows[] = {
     FLAGOS_PLAIN("minimum.out", minimum, plainFits),
     FLAGOS_PLAIN("fmax.out", fmax, plainFits),
     FLAGOS_PLAIN("fmin.out", fmin, plainFits),
-    FLAGOS_PLAIN("fmod.Tensor_out", fmod, floatingOnly),
-    FLAGOS_PLAIN("remainder.Tensor_out", remainder, floatingOnly),
+    FLAGOS_PLAIN("fmod.Tensor_out", fmod, divisionFits),
+    FLAGOS_PLAIN("remainder.Tensor_out", remainder, divisionFits),
     FLAGOS_PLAIN("atan2.out", atan2, plainFits),
     FLAGOS_PLAIN("hypot.out", hypot, floatingOnly),
     FLAGOS_PLAIN("copysign.out", copysign, floatingOnly),
