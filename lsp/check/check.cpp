@@ -18,6 +18,24 @@ namespace {
 
 constexpr size_t kTrimEvery = 64;   // files
 
+// Python files under a folder, links to folders not followed. A folder that cannot be read is listed itself: reading it says
+// why, where leaving it out would be a confident "0 findings".
+void filesUnder(const fs::path& folder, std::vector<std::string>& found) {
+  std::error_code ec, ignored;
+  fs::directory_iterator it(folder, ec);
+  for (; !ec && it != fs::directory_iterator(); it.increment(ec)) {
+    const auto name = it->path().filename().string();
+    if (it->is_directory(ignored)) {
+      const bool left_out = name.starts_with(".") || name == "node_modules" || name == "__pycache__";
+      if (!left_out && !it->is_symlink(ignored)) filesUnder(it->path(), found);
+      continue;
+    }
+    const auto suffix = it->path().extension();
+    if ((suffix == ".py" || suffix == ".ipynb") && it->is_regular_file(ignored)) found.push_back(it->path().string());
+  }
+  if (ec) found.push_back(folder.string());
+}
+
 std::vector<std::string> expand(const std::vector<std::string>& paths, std::vector<std::string>& missing) {
   std::vector<std::string> out;
   for (const auto& p : paths) {
@@ -25,13 +43,7 @@ std::vector<std::string> expand(const std::vector<std::string>& paths, std::vect
     const fs::path absolute = fs::absolute(p, ec).lexically_normal();
     if (fs::is_directory(absolute, ec)) {
       std::vector<std::string> found;
-      for (fs::recursive_directory_iterator it(absolute, fs::directory_options::skip_permission_denied, ec), end; it != end; it.increment(ec)) {
-        if (ec) break;
-        const auto name = it->path().filename().string();
-        if (it->is_directory(ec) && (name.starts_with(".") || name == "node_modules" || name == "__pycache__")) { it.disable_recursion_pending(); continue; }
-        const auto suffix = it->path().extension();
-        if ((suffix == ".py" || suffix == ".ipynb") && it->is_regular_file(ec)) found.push_back(it->path().string());
-      }
+      filesUnder(absolute, found);
       std::sort(found.begin(), found.end());
       out.insert(out.end(), found.begin(), found.end());
     } else if (fs::exists(absolute, ec)) {

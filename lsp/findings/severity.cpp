@@ -97,6 +97,10 @@ Result<Severities> readSeverityFile(const std::string& path) {
     return e;
   };
   if (!json->is_object()) return broken(fail("this is no JSON object"), "");
+  // A misspelt key would switch nothing off, and nobody would know. Other keys may be another program's.
+  for (const auto& [key, value] : json->items())
+    if (key != "severity" && !nearest(key, {"severity"}).empty())
+      return broken(fail("there is no setting `" + key + "`", "Did you mean severity?"), key);
   Severities out;
   const auto it = json->find("severity");
   if (it == json->end()) return out;

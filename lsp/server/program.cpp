@@ -91,6 +91,8 @@ int runProgram(int argc, char** argv) {
   if (check.json && check.sarif) return wrong("--json and --sarif: choose one");
   if (checking) {
     if (check.paths.empty()) return wrong("--check needs a file or a folder");
+    for (const std::string& path : check.paths)
+      if (path.empty()) return wrong("--check was given an empty path; give one, or leave it out");
     return runCheck(check);
   }
   if (check.json || check.sarif || check.attach || !check.severity.empty()) return wrong("--json, --sarif, --attach and --severity need --check PATH");

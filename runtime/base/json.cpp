@@ -47,7 +47,9 @@ struct Checker : nlohmann::json_sax<Json> {
     at = position ? position - 1 : 0;
     why = e.what();
     // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ...": keep the reason only.
+    // "[json.exception.out_of_range.406] number overflow parsing '1e999'" has no place.
     if (const auto p = why.find(": "); p != std::string::npos) why.erase(0, p + 2);
+    else if (const auto end = why.find("] "); why.starts_with("[json.exception.") && end != std::string::npos) why.erase(0, end + 2);
     why = printable(why);
     (void)token;
     return false;

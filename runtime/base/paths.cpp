@@ -12,16 +12,17 @@
 
 namespace flagos {
 namespace {
-std::string envOr(const char* name, const std::string& fallback) {
+// A folder that is no path from the root would be made anew wherever a program happens to start; the XDG rules ignore it too.
+std::string folderOr(const char* name, const std::string& fallback) {
   const char* v = std::getenv(name);
-  return v && *v ? v : fallback;
+  return v && v[0] == '/' ? v : fallback;
 }
-std::string home() { return envOr("HOME", "/tmp/flagos-" + std::to_string(::getuid()) + "-home"); }
+std::string home() { return folderOr("HOME", "/tmp/flagos-" + std::to_string(::getuid()) + "-home"); }
 }  // namespace
 
 std::string runtimeDir() {
   if (auto d = setting("FLAGOS_RUNTIME_DIR")) return *d;
-  const std::string xdg = envOr("XDG_RUNTIME_DIR", "");
+  const std::string xdg = folderOr("XDG_RUNTIME_DIR", "");
   return xdg.empty() ? "/tmp/flagos-" + std::to_string(::getuid()) : xdg + "/flagos";
 }
 
@@ -80,9 +81,9 @@ Result<std::string> makeRuntimeDir() {
 
 std::string cacheDir() {
   if (auto d = setting("FLAGOS_CACHE_DIR")) return *d;
-  return envOr("XDG_CACHE_HOME", home() + "/.cache") + "/flagos";
+  return folderOr("XDG_CACHE_HOME", home() + "/.cache") + "/flagos";
 }
-std::string configDir() { return envOr("XDG_CONFIG_HOME", home() + "/.config") + "/flagos"; }
+std::string configDir() { return folderOr("XDG_CONFIG_HOME", home() + "/.config") + "/flagos"; }
 
 std::string programDir() {
   char buf[4096];

@@ -87,6 +87,8 @@ std::string valueProblem(const std::string& name, const std::string& value) {
   const auto isWord = [](unsigned char c) { return std::isalnum(c) || c == '_'; };
   if (name == "FLAGOS_DEVICE_NAME" && (std::isdigit(static_cast<unsigned char>(value[0])) || !std::all_of(value.begin(), value.end(), isWord)))
     return name + "=" + value + " is no device name: letters, digits and _ only, and no digit first";
+  for (const char* own : {"cpu", "cuda", "mps", "mtia", "xpu"})
+    if (name == "FLAGOS_DEVICE_NAME" && value == own) return name + "=" + value + " is a device of PyTorch's own; FlagOS is not loaded";
   if ((name == "FLAGOS_ROOT" || name == "FLAGOS_FINGERPRINTS") && !isFolder()) return name + "=" + value + " is no folder";
   return {};
 }

@@ -38,7 +38,7 @@ void fillBandwidth(Device& dev, const RatesTable& rates) {
   else if (dev.description.bandwidth_bps > 0)
     dev.bandwidth = Metric::of(dev.description.bandwidth_bps, "B/s", dev.description.rates_source, std::nullopt);
   else
-    dev.bandwidth = Metric::missing("B/s", dev.usable ? "it is measured when a program first uses the device"
+    dev.bandwidth = Metric::missing("B/s", dev.usable ? "it is measured when a program uses the device, and kept once the machine is quiet enough for it to repeat"
                                                       : "it was never measured, and the table has no rated figure");
 }
 

@@ -64,8 +64,8 @@ std::string shapeText(const ArgSig& a) {
   return s + "]";
 }
 
-// A product that PyTorch refuses has no route: explaining one would be a confident answer about nothing. Only the plain
-// products are known here; other operators' shapes are taken as given.
+// A call that PyTorch refuses has no route: explaining one would be a confident answer about nothing. Known here are the
+// plain products, convolutions and the four arithmetic operators; other operators' shapes are taken as given.
 Result<void> checkProduct(const std::string& op, const Signature& s) {
   struct Product { const char* op; size_t left; uint8_t rank; bool transposed; };   // rank 0 = any
   static constexpr Product products[] = {{"aten::mm", 0, 2, false}, {"aten::addmm", 1, 2, false}, {"aten::bmm", 0, 3, false},
@@ -81,6 +81,39 @@ Result<void> checkProduct(const std::string& op, const Signature& s) {
     if (inner != other) return fail(what, std::to_string(inner) + " and " + std::to_string(other) + " must be equal");
     if (p.rank == 3 && a.sizes[0] != b.sizes[0])
       return fail(what, "The batches " + std::to_string(a.sizes[0]) + " and " + std::to_string(b.sizes[0]) + " must be equal");
+  }
+  return {};
+}
+
+// Forward convolutions whose groups follow from the operands or are given.
+Result<void> checkConvolution(const std::string& op, const Signature& s) {
+  const std::string base = op.substr(0, op.find('.'));
+  static constexpr std::string_view forward[] = {"aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::convolution",
+                                                 "aten::convolution_overrideable"};
+  if (std::find(std::begin(forward), std::end(forward), base) == std::end(forward) || s.nargs < 2) return {};
+  const ArgSig &x = s.args[0], &w = s.args[1];
+  const bool given = s.nscalars == 8, transposed = given && (s.scalars[6] & 1);
+  if (x.layout == Layout::none || w.layout == Layout::none || x.rank != w.rank || x.rank < 3 || x.rank > kMaxRank || transposed)
+    return {};
+  const int64_t channels = x.sizes[1], per = w.sizes[1];
+  const std::string what = op + " cannot convolve " + shapeText(x) + " with weights " + shapeText(w);
+  if (given && channels != per * s.scalars[7])
+    return fail(what, std::to_string(channels) + " channels are not " + std::to_string(s.scalars[7]) + " groups of " + std::to_string(per));
+  if (per < 1 || channels < per || channels % per)
+    return fail(what, std::to_string(channels) + " channels are no groups of " + std::to_string(per) + "; write the weight as [out,in/groups,height,width]");
+  return {};
+}
+
+Result<void> checkBroadcast(const std::string& op, const Signature& s) {
+  const std::string base = op.substr(0, op.find('.'));
+  if ((base != "aten::add" && base != "aten::sub" && base != "aten::mul" && base != "aten::div") || s.nargs < 2) return {};
+  const ArgSig &a = s.args[0], &b = s.args[1];
+  if (a.layout == Layout::none || b.layout == Layout::none || a.rank > kMaxRank || b.rank > kMaxRank) return {};
+  for (int d = 1; d <= std::min<int>(a.rank, b.rank); ++d) {
+    const int64_t m = a.sizes[static_cast<size_t>(a.rank - d)], n = b.sizes[static_cast<size_t>(b.rank - d)];
+    if (m != n && m != 1 && n != 1)
+      return fail(op + " cannot broadcast " + shapeText(a) + " with " + shapeText(b),
+                  std::to_string(m) + " and " + std::to_string(n) + " must be equal, or one of them 1");
   }
   return {};
 }
@@ -132,6 +165,11 @@ Result<void> readScalars(const std::string& text, const std::string& op, Signatu
     for (size_t i = 0; i < names.size(); ++i) {
       const bool both = names[i] == name + "_h" || names[i] == name + "_w";
       if (names[i] != name && !both) continue;
+      // Padding may be 0; a stride, dilation, window or number of groups may not.
+      const bool size = name.substr(0, 6) == "stride" || name.substr(0, 8) == "dilation" || name.substr(0, 6) == "kernel" || name == "groups";
+      const bool padding = name.substr(0, 7) == "padding";
+      if ((size && value < 1) || (padding && value < 0))
+        return fail("'" + word + "' is no value for " + op, name + " is " + (size ? "1" : "0") + " or more");
       s.scalars[i] = value;
       given[i] = known = true;
     }
@@ -186,7 +224,8 @@ Result<Signature> signatureOf(const Query& q, int device) {
   if (auto ok = readDtypes(q.dtype, s); !ok) return ok.error();
   if (auto ok = readLayouts(q.layout, s); !ok) return ok.error();
   if (auto ok = readScalars(q.scalars, q.op, s); !ok) return ok.error();
-  if (auto ok = checkProduct(q.op, s); !ok) return ok.error();
+  for (const auto check : {checkProduct, checkConvolution, checkBroadcast})
+    if (auto ok = check(q.op, s); !ok) return ok.error();
   return s;
 }
 

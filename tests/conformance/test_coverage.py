@@ -67,3 +67,7 @@ def test_a_wrong_answer_is_found():
 def test_bad_calls_are_refused():
     assert certify().returncode == 2 and "--coverage" in certify().stderr
     assert certify("--coverage", "--list", "nothing").returncode == 2
+    unknown = certify("--coverage", "--only", "mm,tanhh")
+    assert unknown.returncode == 2 and unknown.stderr == "flagos certify: no operator is named 'tanhh'; did you mean tanh?\n"
+    composite = certify("--coverage", "--only", "transpose")
+    assert composite.returncode == 2 and "none is a dense operator" in composite.stderr

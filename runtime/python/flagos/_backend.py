@@ -48,7 +48,8 @@ def load():
         )
         return
     if hasattr(torch, name) or not name.isidentifier():
-        _say(f"FLAGOS_DEVICE_NAME={name} is not usable: torch.{name} exists already or is no name; flagos is not loaded.")
+        why = f"torch.{name} exists already" if name.isidentifier() else "a device name is letters, digits and _"
+        _say(f"FLAGOS_DEVICE_NAME={name} is not usable: {why}. FlagOS is not loaded; choose another name, or unset the variable.")
         return
     try:
         import flagos._C as core

@@ -55,6 +55,7 @@ def test_settings_with_values_and_warnings(flagos, site):
     ("FLAGOS_VISIBLE_DEVICES", "0000:ff:00.0", ["'0000:ff:00.0' names no device"]),
     ("FLAGOS_TELEMETRY_TCP", "70000", ["no port"]),
     ("FLAGOS_DEVICE_NAME", "1st", ["no device name"]),
+    ("FLAGOS_DEVICE_NAME", "cuda", ["a device of PyTorch's own"]),
     ("FLAGOS_FINGERPRINTS", "/no/such", ["/no/such", "no folder"]),
     ("FLAGOS_ROOT", "/no/such", ["/no/such", "no folder"]),
 ])

@@ -2,7 +2,9 @@
 import json
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 
 import pytest
 from conftest import SERVER
@@ -152,6 +154,7 @@ def test_check_exit_codes(tmp_path):
     assert check(str(tmp_path / "missing.py"))[0] == 4
     assert check("--jsn", EXAMPLE)[0] == 2
     assert "--json" in check("--jsn", EXAMPLE)[2]
+    assert check("")[0] == 2 and "empty path" in check("")[2]
     big = tmp_path / "big.py"
     big.write_text("# x\n" * 800000)
     assert check(str(big))[0] == 4
@@ -172,6 +175,30 @@ def test_what_python_would_not_read_is_skipped_with_a_reason(tmp_path):
         path.write_bytes(data)
         code, out, err = check(str(path), "--json", "--devices", "npu:0")
         assert code == 4 and why in json.loads(out)["files"][0]["skipped"] and err.count("\n") == 1, (name, out, err)
+
+
+def test_a_folder_that_cannot_be_read_is_said_and_not_zero_findings():
+    root = os.geteuid() == 0   # root reads everything: another user asks, with a copy of the program that it can reach
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        server = shutil.copy(SERVER, folder)
+        closed = os.path.join(folder, "tree", "closed")
+        os.makedirs(closed)
+        os.chmod(os.path.dirname(closed), 0o755)
+        with open(os.path.join(folder, "tree", "a.py"), "w") as f:
+            f.write("import torch\nx = torch.zeros(2, device='npu:0')\n")
+        os.chmod(closed, 0)
+
+        def ask(path):
+            done = subprocess.run([server, "--check", path, "--json", "--devices", "npu:0"], capture_output=True, text=True, cwd=folder,
+                                  env={"HOME": folder, "PATH": os.environ["PATH"]}, user=65534 if root else None, timeout=60)
+            return done.returncode, {os.path.basename(f["path"]): f.get("skipped") for f in json.loads(done.stdout)["files"]}, done.stderr
+
+        code, files, error = ask(closed)
+        assert code == 4 and "Permission denied" in files["closed"] and "Permission denied" in error
+        code, files, _ = ask(os.path.dirname(closed))
+        assert code == 0 and files["a.py"] is None and "Permission denied" in files["closed"]
+        os.chmod(closed, 0o755)
 
 
 def test_check_reads_line_ends_and_bytes_as_python_does(tmp_path):

@@ -38,6 +38,7 @@ TEST_CASE("JSON depth and size are capped before a tree is built") {
   CHECK_FALSE(parseJson("[1,2,3]", "big", {3, 64}));
   CHECK(parseJson("[[1]]", "ok", {1024, 2}).ok());
   CHECK_FALSE(parseJson("", "empty").ok());
+  CHECK(parseJson("{\"a\": 1e999}", "x.json").error().what == "number overflow parsing '1e999'");
 }
 
 TEST_CASE("a missing metric is null with its reason, never 0") {
@@ -150,6 +151,10 @@ TEST_CASE("files are replaced whole, and the runtime folder is private") {
   CHECK(*openToOthers(dir + "/run"));
   REQUIRE(::symlink("/tmp", (dir + "/link").c_str()) == 0);
   CHECK(openToOthers(dir + "/link").error().what == "is a link, not a folder");
+  const std::string home = std::getenv("HOME") ? std::getenv("HOME") : "";
+  ::setenv("HOME", "rel", 1);   // no folder may appear wherever a program happens to start
+  CHECK((cacheDir()[0] == '/' && configDir()[0] == '/'));
+  ::setenv("HOME", home.c_str(), 1);
   ::setenv("FLAGOS_RUNTIME_DIR", "rel", 1);
   REQUIRE_FALSE(makeRuntimeDir().ok());
   CHECK_FALSE(std::filesystem::exists("rel"));

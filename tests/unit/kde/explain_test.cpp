@@ -188,6 +188,16 @@ TEST_CASE("a query that is wrong names the word and the nearest right one") {
       {{"aten::addmm", "[5] [2,3] [4,5]", "", "", ""}, "aten::addmm cannot multiply [2,3] by [4,5]. 3 and 4 must be equal"},
       {{"aten::bmm", "[7,2,3] [6,3,5]", "", "", ""}, "aten::bmm cannot multiply [7,2,3] by [6,3,5]. The batches 7 and 6 must be equal"},
       {{"aten::linear", "[8,32] [32,64] [64]", "", "", ""}, "aten::linear cannot multiply [8,32] by [32,64]. 32 and 64 must be equal"},
+      {{"aten::conv2d", "[1,3,8,8] [4,5,3,3]", "", "", ""},
+       "aten::conv2d cannot convolve [1,3,8,8] with weights [4,5,3,3]. 3 channels are no groups of 5; write the weight as [out,in/groups,height,width]"},
+      {{"aten::conv2d", "[1,8,8,8] [4,4,3,3]", "", "", "groups=4"},
+       "aten::conv2d cannot convolve [1,8,8,8] with weights [4,4,3,3]. 8 channels are not 4 groups of 4"},
+      {{"aten::conv2d", "[1,3,8,8] [4,3,3,3]", "", "", "stride=0"}, "'stride=0' is no value for aten::conv2d. stride is 1 or more"},
+      {{"aten::conv2d", "[1,3,8,8] [4,3,3,3]", "", "", "padding_w=-1"}, "'padding_w=-1' is no value for aten::conv2d. padding_w is 0 or more"},
+      {{"aten::max_pool2d", "[1,3,8,8]", "", "", "kernel=0"}, "'kernel=0' is no value for aten::max_pool2d. kernel is 1 or more"},
+      {{"aten::add", "[2,3] [4,5]", "", "", ""}, "aten::add cannot broadcast [2,3] with [4,5]. 3 and 5 must be equal, or one of them 1"},
+      {{"aten::mul.Tensor", "[2,3] [7,4,3]", "", "", ""},
+       "aten::mul.Tensor cannot broadcast [2,3] with [7,4,3]. 2 and 4 must be equal, or one of them 1"},
       {{"aten::mm", "[1] [1]", "flaot16", "", ""}, "'flaot16' is no dtype. Did you mean float16?"},
       {{"aten::mm", "[1] [1]", "half,half,half", "", ""}, "3 dtypes for 2 operands. Give one, or one per operand"},
       {{"aten::mm", "[1] [1]", "", "contigous", ""}, "'contigous' is no layout. Did you mean contiguous?"},
@@ -211,5 +221,7 @@ TEST_CASE("a query becomes the signature that a call would have") {
   const auto pool = signatureOf({"aten::max_pool2d", "[8,16,9,9]", "", "", "kernel=3"}, 0);
   REQUIRE(pool.ok());
   CHECK(text(*pool) == "aten::max_pool2d(float32[8,16,9,9] contiguous; 3 3 3 3 0 0)");
+  for (const char* shapes : {"[2,3] [3]", "[2,1] [1,7]", "[] [4]", "[0,1] [5]", "[2] -"}) CHECK(signatureOf({"aten::add", shapes, "", "", ""}, 0).ok());
+  for (const char* shapes : {"[1,8,8,8] [4,2,3,3]", "[3,8,8] [4,3,3,3]", "[1,3,8,8] -"}) CHECK(signatureOf({"aten::conv2d", shapes, "", "", ""}, 0).ok());
   CHECK(text(*signatureOf({"other::op", "[] [2,1,1,1,1,1,1]", "int64,bool", "", ""}, 0)) == "other::op(int64[] contiguous, bool[2,1,1,1,1,1,... rank 7] contiguous)");
 }

@@ -180,6 +180,8 @@ TEST_CASE("a settings file is found above the folder, and its errors name the pl
   write("{\n \"severity\": {\"graph-hold\": \"off\"}}");
   CHECK(readSeverityFile(file).error().text() == file + ":2:15: there is no finding `graph-hold`. Did you mean graph-held?");
   CHECK(readSeverityFile(file).error().exit == flagos::Exit::broken_input);
+  write("{\"sevrity\": {\"graph-held\": \"off\"}}");
+  CHECK(readSeverityFile(file).error().text() == file + ":1:2: there is no setting `sevrity`. Did you mean severity?");
   write("{\"severity\": [1]}");
   CHECK(readSeverityFile(file).error().what == "`severity` is no object of codes and severities");
   write("[]");

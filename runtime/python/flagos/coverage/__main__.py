@@ -7,6 +7,7 @@ kernel ran on memory shared with the device. fallback: the same, with copies. un
 kernel. untested: nothing could be compared or proven; the detail says why. Exit code: 0, 1 if an answer was wrong, 3 without a device.
 """
 import argparse
+import difflib
 import json
 import os
 import sys
@@ -147,12 +148,32 @@ def first_line(error):
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
+def spellings(name):
+    """What `--only` may call the dense operator `name`."""
+    return {name, name.removeprefix("aten::"), base_of(name.removeprefix("aten::"))}
+
+
+def no_such_operator(only):
+    """One sentence if a name of `only` is no operator of PyTorch, or none is a dense one; else None."""
+    import torch
+    from flagos.coverage.calls import dense_ops
+
+    known = set().union(*map(spellings, dense_ops()))
+    for name in only:
+        if name not in known and not hasattr(torch.ops.aten, base_of(name.removeprefix("aten::"))):
+            near = difflib.get_close_matches(name, known, 1)
+            return f"no operator is named '{name}'" + (f"; did you mean {near[0]}?" if near else ".")
+    if not known & set(only):
+        return f"of {', '.join(only)} none is a dense operator with a kernel of its own; docs/contracts/coverage.md says which are."
+    return None
+
+
 def survey(only=None, progress=None):
     import torch
     from flagos.coverage.calls import dense_ops, watch_database
 
     dense = dense_ops()
-    chosen = [n for n in dense if not only or n in only or base_of(n.removeprefix("aten::")) in only or n.removeprefix("aten::") in only]
+    chosen = [n for n in dense if not only or spellings(n) & set(only)]
     wanted = set(chosen) | {dense[n][1] for n in chosen if dense[n][1]}
     found = watch_database(wanted, set(only) if only else None, progress)
     torch.flagos._C.count_launches(True)
@@ -189,10 +210,14 @@ def main():
     if not hasattr(torch, "flagos") or not torch.npu.is_available():
         print("flagos certify: there is no npu device; `flagos doctor` says what was looked for.", file=sys.stderr)
         return 3
+    only = args.only.split(",") if args.only else None
+    if problem := only and no_such_operator(only):
+        print(f"flagos certify: {problem}", file=sys.stderr)
+        return 2
     torch.set_num_threads(1)
     say = (lambda text: print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)) if sys.stderr.isatty() else None
     try:
-        rows = survey(args.only.split(",") if args.only else None, say)
+        rows = survey(only, say)
     except ModuleNotFoundError as error:
         print(f"flagos certify: PyTorch's operator database needs the package {error.name}; pip install {error.name}.", file=sys.stderr)
         return 2
