@@ -224,8 +224,11 @@ int runCheck(const CheckOptions& options) {
   if (options.sarif) out = dump(reportSarif(files, options), 2) + "\n";
   else if (options.json) out = dump(reportJson(files, options)) + "\n";
   else out = reportText(files, options);
-  std::fwrite(out.data(), 1, out.size(), stdout);
-  std::fflush(stdout);
+  // A report that a full disk cut short must not look like one that was written.
+  if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {
+    std::fprintf(stderr, "flagos-lsp: not all of the output could be written; is the disk full, or the output closed?\n");
+    return static_cast<int>(Exit::broken_input);
+  }
   if (!attach_problem.empty()) std::fprintf(stderr, "flagos-lsp: %s\n", attach_problem.c_str());
   if (paths.size() == 1 && skipped == 1) {
     std::fprintf(stderr, "flagos-lsp: %s: %s\n", files[0].path.c_str(), files[0].skipped.c_str());

@@ -108,7 +108,11 @@ int main(int argc, char** argv) {
   // `flagos top --follow | head` ends quietly when the reader has seen enough, and never by a signal.
   std::signal(SIGPIPE, [](int) { ::_exit(0); });
   try {
-    return run(argc, argv);
+    const int code = run(argc, argv);
+    // A report that a full disk cut short must not look like one that was written.
+    if (std::cout.flush()) return code;
+    std::cerr << "flagos: not all of the output could be written; is the disk full, or the output closed?\n";
+    return static_cast<int>(Exit::broken_input);
   } catch (const std::exception& e) {
     std::cerr << "flagos: " << e.what() << "\n";
     return static_cast<int>(Exit::usage);

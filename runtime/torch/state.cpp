@@ -95,7 +95,7 @@ ocl::Device& openDevice(int index) {
   auto device = ocl::device(index);
   TORCH_CHECK(device.ok(), device.error().text());
   auto* open = new OpenDevice{*device, kde::Router::create(routerOptions(**device))};  // lives as long as the process
-  for (const auto& problem : open->router->problems()) TORCH_WARN("FlagOS routing rules: ", problem);
+  for (const auto& problem : open->router->problems()) TORCH_WARN("FlagOS routing: ", problem);
   slot.store(open, std::memory_order_release);
   if (index >= opened_limit.load(std::memory_order_relaxed)) opened_limit.store(index + 1, std::memory_order_release);
   startService();

@@ -85,8 +85,8 @@ def init():
 def _lazy_init():
     """Devices open themselves at first use; this only says clearly when there is none."""
     if _C.device_count() == 0:
-        chosen = os.environ.get("FLAGOS_VISIBLE_DEVICES")
-        hidden = f" FLAGOS_VISIBLE_DEVICES={chosen} may hide it." if chosen is not None else ""
+        hidden = "".join(f" {name}={os.environ[name]} may hide it." for name in ("FLAGOS_VISIBLE_DEVICES", "FLAGOS_ROOT", "OCL_ICD_VENDORS")
+                         if name in os.environ)
         raise RuntimeError(
             f"{_name}: no usable device was found.{hidden} `flagos doctor` says what was looked for and what to install."
         )

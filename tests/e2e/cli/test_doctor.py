@@ -1,7 +1,10 @@
 """`flagos doctor`: the settings with values and warnings, drivers, and PyTorch found by its files."""
 import json
+import os
+import subprocess
 
 import pytest
+from conftest import BUILD
 
 
 @pytest.fixture
@@ -140,6 +143,13 @@ def test_a_refused_rule_is_a_problem_with_its_place(flagos, site, tmp_path):
     path.write_text('{"version": 1, "rules": [{"op": "aten::mm", "use": "opencl.gemm.tiled"}]}')
     rc, doc = doctor(flagos, VIRTUAL_ENV=site(), FLAGOS_RULES=str(path))
     assert rc == 0 and doc["rules"]["rules"] == 1
+
+
+def test_a_report_that_a_full_disk_cuts_short_is_an_error():
+    for command in (["devices"], ["doctor", "--json"], ["explain", "aten::mm", "--shapes", "[2,2] [2,2]"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([os.path.join(BUILD, "bin", "flagos"), *command], stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 4 and "not all of the output could be written" in done.stderr, command
 
 
 def test_home_is_not_named(flagos, site, tmp_path):

@@ -201,6 +201,12 @@ def test_a_folder_that_cannot_be_read_is_said_and_not_zero_findings():
         os.chmod(closed, 0o755)
 
 
+def test_a_report_that_a_full_disk_cuts_short_is_an_error():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([SERVER, "--check", EXAMPLE, "--devices", "npu:0"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 4 and "not all of the output could be written" in done.stderr
+
+
 def test_check_reads_line_ends_and_bytes_as_python_does(tmp_path):
     for data in (b'import torch\rx = torch.zeros(3, device="npu")\r', b'\xef\xbb\xbfimport torch\nx = torch.zeros(3, device="npu")\n',
                  b'import torch\r\nx = torch.zeros(3, device="npu")  # \xff\xfe\n'):
