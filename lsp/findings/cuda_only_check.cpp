@@ -78,6 +78,13 @@ class Search {
     if (raw.empty() || it == alias_.end()) return {};
     return it->second + (dot == std::string::npos ? "" : raw.substr(dot));
   }
+  // is_torch_npu_available(), is_xpu_available(): a library's own questions.
+  static bool asksForOther(std::string_view name) {
+    if (!name.starts_with("is_") || !name.ends_with("_available")) return false;
+    for (const char* type : {"npu", "xpu", "mps", "hpu", "mlu", "musa", "tpu", "xla", "neuron", "ipu", "gcu"})
+      if (name.find("_" + std::string(type) + "_") != std::string_view::npos) return true;
+    return false;
+  }
   static bool insideIdiom(const Node* n) {
     // The string is used as a device: chosen by a condition, assigned, returned, compared, or handed to a call.
     const Node* p = n->parent;
@@ -88,10 +95,13 @@ class Search {
     }
   }
   void visit(const Node& n) {
+    if (n.kind == N::call && n.a && n.a->kind == N::name && asksForOther(n.a->text)) others_ = true;
+    if (n.kind == N::string && n.text.empty() && n.parent && n.parent->kind == N::compare && isStrongDeviceString(n.value) && !n.value.starts_with("cuda")) others_ = true;
     if (n.kind == N::call && n.a && n.a->kind == N::attribute) {
       const std::string name = dotted(n.a);
       if (name == "torch.cuda.is_available") { checks_.push_back(&n); return; }
       if (name.starts_with("torch.") && (name.ends_with(".is_available") || name.ends_with("current_accelerator"))) others_ = true;
+      if (asksForOther(n.a->text)) others_ = true;
       if (name.starts_with("torch.cuda.")) {
         const std::string rest = name.substr(11);
         if (kTwins.count(rest)) twins_.push_back(&n);

@@ -58,6 +58,8 @@ void look(Interp& interp, const CallEvent& e) {
                 onlySpace(std::string_view(unit.text).substr(first->end, second->begin - first->end));
     if (!next_line) return;
   }
+  // A CPU's generator draws on the CPU alone, and gives the same numbers for every device.
+  for (const Node* a : made->list) if (a->kind == N::keyword && a->text == "generator") return;
   const std::string name = dottedName(made->a);
   const std::string last = name.substr(name.rfind('.') == std::string::npos ? 0 : name.rfind('.') + 1);
   Finding f;

@@ -33,7 +33,9 @@ Use usesOf(const Node* cls, const std::string& name) {
       const Node* p = n->parent;
       const bool written = p && (p->kind == N::assign || p->kind == N::aug_assign) && p->a == n;
       if (written) { out.cared_for = true; return true; }
-      if (p && p->kind == N::attribute && moving.count(p->text)) { out.cared_for = true; return true; }
+      // self.x.to(...), and self.x.detach().expand(2, -1).to(...)
+      for (const Node *at = n, *up = p; up && up->a == at && (up->kind == N::attribute || up->kind == N::call || up->kind == N::subscript); at = up, up = up->parent)
+        if (up->kind == N::attribute && moving.count(up->text)) { out.cared_for = true; return true; }
       if (p && p->kind == N::attribute && harmless.count(p->text)) return true;
       out.used = true;
       return true;
@@ -49,6 +51,17 @@ bool superCalledBefore(const Node* init, const Node* statement) {
     return true;
   });
   return called;
+}
+
+// self.add_module(name, layer), perhaps in a loop over the list.
+bool registersByHand(const Node* cls) {
+  static const Names registering = {"add_module", "register_module", "setattr", "__setattr__"};
+  bool found = false;
+  walk(cls, [&](const Node* n) {
+    if (n->kind == N::call && n->a && (n->a->kind == N::attribute || n->a->kind == N::name) && registering.count(n->a->text)) found = true;
+    return !found;
+  });
+  return found;
 }
 
 // nn.Module -> nn.ModuleList, as this class writes it.
@@ -81,7 +94,7 @@ std::optional<Candidate> candidate(Interp& interp, const CallEvent& e) {
   // A literal "cpu" was asked for: then it is meant.
   if (tensor && keywordOf(e.node->b, "device")) return std::nullopt;
   const Use use = usesOf(written_in, name);
-  if (!use.used || use.cared_for) return std::nullopt;
+  if (!use.used || use.cared_for || (modules && registersByHand(written_in))) return std::nullopt;
   Candidate c;
   c.unit = e.unit;
   c.instance = e.receiver;

@@ -34,6 +34,7 @@ void look(Interp& interp, const CallEvent& e) {
   if (makes) {
     const Arg *data = e.args->at(0), *device = e.args->keyword("device");
     if (!data || !device || !isLiteral(data->node)) return;
+    if ((data->node->kind == N::list || data->node->kind == N::tuple) && data->node->list.empty()) return;   // nothing to copy
     to = destination(device->value, device->node, *e.unit);
     what = "this constant";
   } else {

@@ -7,7 +7,9 @@
 namespace flagos::lsp {
 namespace {
 constexpr size_t kMaxFrames = 24;
-constexpr int kMaxCallsOfOne = 60;   // contexts in which one function is followed
+constexpr int kManyCalls = 60;       // contexts in which one function is followed, and more while it costs little
+constexpr int kMaxCalls = 1'000;
+constexpr size_t kCallSteps = 20'000;
 constexpr int64_t kNoGradFunction = 1;  // Val::number of a function under @torch.no_grad()
 }  // namespace
 
@@ -147,9 +149,12 @@ Value Interp::callFunction(const Value& fn, const Args& args, const Node* n, con
   // A function of another file that left everything as it was is cut without harm: its result is not known, and that says
   // why wherever it goes. A cut call in this file leaves places out, and one that changes things leaves them as they were.
   const bool local = fn->unit != unit_.get() && !reaches_out_.count(def);
-  if (++called_[def] > kMaxCallsOfOne && why_.empty() && quiet_ == 0 && !local)
-    why_ = "`" + std::string(def->text) + "` is called from more than " + std::to_string(kMaxCallsOfOne) + " places: the later calls are not followed";
-  if (called_[def] > kMaxCallsOfOne) return unknown("`" + std::string(def->text) + "` is called from too many places to follow each");
+  const int calls = ++called_[def];
+  if (calls > kManyCalls && (calls > kMaxCalls || stepsIn(def) > kCallSteps)) {
+    if (why_.empty() && quiet_ == 0 && !local)
+      why_ = "`" + std::string(def->text) + "` is called from more than " + std::to_string(calls - 1) + " places: the later calls are not followed";
+    return unknown("`" + std::string(def->text) + "` is called from too many places to follow each");
+  }
 
   Frame f;
   f.unit = fn->unit;
@@ -434,6 +439,7 @@ void Interp::runUncalled() {
     for (const auto& s : selves) {
       // What one uncalled function did to the machine says nothing about another.
       const Value used = heap_.get(0, "$used");
+      const std::string owner = fn->node->kind == N::lambda ? "a lambda" : "`" + std::string(fn->node->text) + "`";
       Args open;
       size_t index = 0;
       for (const Node* p : fn->node->list2) {
@@ -449,8 +455,8 @@ void Interp::runUncalled() {
           v = (*d)->kind == V::boolean ? unknown("a flag that no call seen sets") : *d;
         } else if (const std::string annotation = dottedName(p->c); annotation.ends_with("Tensor") || annotation.ends_with("nn.Module")) {
           v = annotation.ends_with("Tensor")
-                  ? tensorOn(unknown("parameter `" + name + "` of `" + std::string(fn->node->text) + "` has no call in what was read"))
-                  : unknown("parameter `" + name + "` of `" + std::string(fn->node->text) + "` has no call in what was read");
+                  ? tensorOn(unknown("parameter `" + name + "` of " + owner + " has no call in what was read"))
+                  : unknown("parameter `" + name + "` of " + owner + " has no call in what was read");
         } else if (name == "model" && is(s, V::instance) && derivesFrom(heap_.at(s->object).cls, [](const std::string& base) {
                      return base.starts_with("transformers.") && base.ends_with("Trainer");
                    })) {
@@ -462,7 +468,7 @@ void Interp::runUncalled() {
           heap_.set(m->object, "$device", runtimeValue("<args.device>", here(fn->node, "decided by transformers when the program runs")));
           v = m;
         } else {
-          v = unknown("parameter `" + name + "` of `" + std::string(fn->node->text) + "` has no default and no call in what was read");
+          v = unknown("parameter `" + name + "` of " + owner + " has no default and no call in what was read");
         }
         open.list.push_back({name, v, nullptr});
       }

@@ -98,6 +98,7 @@ Value Interp::evalInner(const Node* n) {
       v->object = frame().scope;
       for (const Node* p : n->list2)
         if (p->a) v->named.emplace_back(std::string(p->text), rename(eval(p->a), "default of parameter `" + std::string(p->text) + "`", p->line));
+      if (v->unit == unit_.get() && quiet_ == 0 && (functions_.empty() || functions_.back()->node != n)) functions_.push_back(v);
       return v;
     }
     case N::tuple: case N::list: case N::set: {

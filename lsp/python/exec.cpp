@@ -197,7 +197,14 @@ void Interp::exec(const Node* n) {
 }
 
 void Interp::execIf(const Node* n) {
-  const Truth t = truth(condition(n->a));
+  const Value asked = condition(n->a);
+  const Truth t = truth(asked);
+  if (isTypeChecking(asked)) {
+    // No program runs this, but packages that load their parts when they are asked for name them here.
+    ++typing_;
+    for (const Node* s : n->list) if (s->kind == N::import_ || (s->kind == N::from_import && s->text != "*")) exec(s);
+    --typing_;
+  }
   if (t == Truth::unknown) {
     branch({[&] { guarded(n, [&] { execBlock(n->list); }); }, [&] { guarded(n, [&] { execBlock(n->list2); }); }});
     return;

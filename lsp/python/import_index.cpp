@@ -50,12 +50,26 @@ struct Cursor {
   }
 };
 
-// Calls fn(module, name or "") for each import line.
+// Calls fn(module, name or "") for each import line, but for those below `if TYPE_CHECKING:`, which no program runs.
 template <typename F> void importLines(std::string_view text, F fn) {
   size_t line = 0;
+  std::optional<size_t> typing;            // how far such an `if` is indented
   while (line < text.size()) {
     Cursor c{text, line};
     while (c.at < text.size() && (text[c.at] == ' ' || text[c.at] == '\t')) ++c.at;
+    const size_t indent = c.at - line;
+    const char first = c.at < text.size() ? text[c.at] : '\n';
+    if (typing && (indent > *typing || first == '\n' || first == '\r' || first == '#')) {
+      const auto next = text.find('\n', c.at);
+      line = next == std::string_view::npos ? text.size() : next + 1;
+      continue;
+    }
+    typing.reset();
+    if (Cursor ahead = c; ahead.is("if")) {
+      ahead.spaces(false);
+      const std::string asked = ahead.word();
+      if ((asked == "TYPE_CHECKING" || asked.ends_with(".TYPE_CHECKING")) && ahead.at < text.size() && text[ahead.at] == ':') typing = indent;
+    }
     if (c.is("import")) {
       do {
         c.spaces(false);

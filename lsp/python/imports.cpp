@@ -53,12 +53,12 @@ ObjectId Interp::runModule(const std::shared_ptr<const SourceUnit>& unit, Object
   return scope;
 }
 
-void Interp::use(LoadedModule& m) {
+void Interp::use(LoadedModule& m, bool effects) {
   if (used_.insert(&m).second) {
     used_in_order_.push_back(&m);
     if (loading_) loading_->imports.push_back(&m);
   }
-  if (m.state != LoadedModule::State::done || m.effects.empty()) return;
+  if (!effects || m.state != LoadedModule::State::done || m.effects.empty()) return;
   if (quiet_ == 0 && !applied_.insert(&m).second) return;
   heap_.apply(m.effects);
 }
@@ -72,6 +72,12 @@ ObjectId Interp::moduleScope(const std::shared_ptr<const SourceUnit>& unit) {
     return runModule(unit, scope, false);
   }
   LoadedModule& m = store_.of(unit);
+  if (typing_ > 0) {                       // only names: what the module does to others is not done
+    if (!used_.count(&m)) typed_.insert(&m);
+    use(m, false);
+    return m.scope;
+  }
+  typed_.erase(&m);
   if (workspace_.changesOthers(unit->path)) ensureLoaded(m.scope);
   use(m);
   return m.scope;
@@ -103,7 +109,7 @@ void Interp::ensureLoaded(ObjectId scope) {
   heap_.own(owner);
   if (!abandoned_) m->state = LoadedModule::State::done;   // else it is half run: the next analysis forgets it
   heap_.resume(std::move(aside));
-  use(*m);
+  use(*m, !typed_.count(m));
 }
 
 Value Interp::moduleSlot(const Value& module, const std::string& name) {
@@ -157,6 +163,7 @@ void Interp::execFromImport(const Node* n) {
   const std::string dotted = is(module, V::external) ? module->text : n->value;
   if (n->text == "*") {
     if (!is(module, V::module)) { heap_.set(frame().scope, "$star", module); return; }
+    if (quiet_ > 0) return;                // on a way that is not taken: hundreds of modules would run for nothing
     ensureLoaded(module->object);
     const Slots slots = heap_.at(module->object).slots;
     std::set<std::string> listed;

@@ -103,7 +103,7 @@ class Interp {
   void runPrograms();                      // the workspace's programs that call into this file
   Value resolved(Value v);                 // follows `forward`
   Value moduleSlot(const Value& module, const std::string& name);   // null: not there
-  void use(LoadedModule& m);
+  void use(LoadedModule& m, bool effects = true);
   Value definition(const Node* n);
   Value classDefinition(const Node* n);
 
@@ -142,6 +142,7 @@ class Interp {
   // silent.cpp
   bool carriesNothing(const Value& v, bool calls, int looks = 0) const;
   bool leadsBack(const Value& v, int looks = 0) const;
+  size_t stepsIn(const Node* def) const { const auto it = followed_.find(def); return it == followed_.end() ? 0 : it->second.steps; }
   bool worthFollowing(const Value& fn, const Args& args, const Value& self) const;
   void wasFollowed(const Node* def, size_t steps, bool news, size_t mark, uint64_t serial, const Value& result);
   Value notFollowed(const Node* def, const Args& args, const Value& self);
@@ -176,6 +177,7 @@ class Interp {
   bool loopsAreExact() const;              // every loop around is run pass by pass
   std::optional<double> moduleBytes(const Value& instance, int depth, std::set<uint32_t>& seen);
   bool startsProcess(const std::string& name, const Args& args, const Node* n);
+  Value mappedDevices(const Arg& given, const Node* n);
   std::optional<Value> callEcosystem(const std::string& name, Args& args, const Node* n);
   Value tensorFrom(Args& args, std::string_view why);
   std::optional<Value> externalAttribute(const std::string& name);
@@ -218,6 +220,7 @@ class Interp {
   void note(const Node* n, std::string text);
   void emit(const Node* n, std::string_view call, const Value& receiver, const Args& args) { emit(E::call, n, call, receiver, args); }
   void emit(E kind, const Node* n, std::string_view call, const Value& receiver, const Args& args);
+  bool leftOut() const { return gave_up_ || !why_.empty(); }   // calls were not followed that may have changed things
   bool wants(E kind) const { return (wanted_ & static_cast<uint16_t>(kind)) != 0 && quiet_ == 0; }
   Origin here(const Node* n, std::string because = "written here") const;
   std::string textOf(const Node* n, size_t max = 60) const;
@@ -254,6 +257,7 @@ class Interp {
   std::set<std::string> between_;                            // files between a program and this one: run for it alone
   bool in_program_ = false;
   std::set<const LoadedModule*> used_, applied_;
+  std::set<const LoadedModule*> typed_;    // imported below TYPE_CHECKING and nowhere else
   std::vector<LoadedModule*> used_in_order_;
   std::vector<std::shared_ptr<const SourceUnit>> kept_;      // units of programs
   std::unordered_map<const Node*, int> called_;
@@ -266,7 +270,7 @@ class Interp {
   };
   std::unordered_map<const Node*, Followed> followed_;
   size_t news_ = 0;                        // sites, their devices, notes, operators and findings of the file so far
-  std::vector<Value> functions_;           // every function defined outside a class, in order
+  std::vector<Value> functions_;           // every function and lambda of this file, in order
   std::vector<Value> classes_;
   std::map<const Node*, std::vector<Value>> instances_;   // by class
   std::map<const Node*, SiteRecord> sites_;
@@ -282,7 +286,8 @@ class Interp {
   size_t steps_ = 0, module_steps_ = 0;    // its own; of modules that were run for it
   uint64_t deadline_ = 0;
   int depth_ = 0;                          // nested evaluations
-  int quiet_ = 0;                          // > 0: findings are not reported (sites are)
+  int quiet_ = 0;                          // > 0: a way that is not taken: findings are not reported (sites are)
+  int typing_ = 0;                         // > 0: imports below `if TYPE_CHECKING:`
   bool gave_up_ = false, abandoned_ = false;
   std::string why_;                        // gave up, or left out some calls: the reason
 };

@@ -139,6 +139,20 @@ bool Interp::startsProcess(const std::string& name, const Args& args, const Node
   return true;
 }
 
+// Where a device_map puts a model: a dict's values, one device, or a word that accelerate decides by.
+Value Interp::mappedDevices(const Arg& given, const Node* n) {
+  return map(given.value, [&](const Value& v) -> Value {
+    if (v->kind == V::dict) {
+      Value all;
+      for (const auto& [k, x] : heap_.at(v->object).slots) if (x) all = join(all, asDevice(x, given.node));
+      return all ? all : unknown("an empty device_map");
+    }
+    if (v->kind == V::string && !isDeviceString(v->text))
+      return runtimeValue("<device_map=" + v->text + ">", here(n, "accelerate spreads the model when the program runs"));
+    return asDevice(v, given.node ? given.node : n);
+  });
+}
+
 std::optional<Value> Interp::callEcosystem(const std::string& name, Args& args, const Node* n) {
   const auto module = [&](const std::string& cls, const Value& device) {
     auto v = makeVal();
@@ -156,16 +170,7 @@ std::optional<Value> Interp::callEcosystem(const std::string& name, Args& args, 
         if (name.ends_with(std::string(plain) + ".from_pretrained")) return unknown("`" + name + "()` holds no tensors");
       return module(name, nullptr);
     }
-    const Value target = map(d->value, [&](const Value& v) -> Value {
-      if (v->kind == V::dict) {
-        Value all;
-        for (const auto& [k, x] : heap_.at(v->object).slots) if (x) all = join(all, asDevice(x, d->node));
-        return all ? all : unknown("an empty device_map");
-      }
-      if (v->kind == V::string && !isDeviceString(v->text))
-        return runtimeValue("<device_map=" + v->text + ">", here(n, "accelerate spreads the model when the program runs"));
-      return asDevice(v, d->node ? d->node : n);
-    });
+    const Value target = mappedDevices(*d, n);
     record(n, name, "placement", target, std::nullopt, "the checkpoint is not read");
     return module(name, target);
   }
@@ -187,6 +192,19 @@ std::optional<Value> Interp::callEcosystem(const std::string& name, Args& args, 
   if (!placer(name + "()").empty()) {
     if (name.ends_with(".Trainer") && isLightning(name)) note(n, "Lightning places the module and its batches when the program runs");
     return libraryObject(name + "()", args);
+  }
+  if (const std::string_view f = std::string_view(name).substr(name.rfind('.') + 1);
+      name.starts_with("accelerate.") && (f == "dispatch_model" || f == "load_checkpoint_and_dispatch" || f == "cpu_offload" || f == "disk_offload")) {
+    const Arg* model = args.get(0, "model");
+    if (!model || !is(model->value, V::instance)) return std::nullopt;
+    const bool offloads = f == "cpu_offload" || f == "disk_offload";
+    const Arg* given = args.keyword(offloads ? "execution_device" : "device_map");
+    if (!given) given = args.at(offloads ? (f == "cpu_offload" ? 1 : 2) : (f == "dispatch_model" ? 1 : 2));
+    const Value target = given && !is(given->value, V::none) ? mappedDevices(*given, n) : unknown("accelerate places the model when the program runs");
+    record(n, name, "placement", target, std::nullopt, "accelerate moves the parts", false, model->value->object);
+    moveModule(model->value, target);
+    heap_.set(model->value->object, "$hooks", boolean(true));   // they bring the inputs along
+    return model->value;
   }
   if (name == "os.environ.update") return none();
   return std::nullopt;

@@ -469,6 +469,7 @@ std::optional<Value> Interp::callModuleMethod(const Value& instance, const std::
     addParts(instance, args.at(0)->value, method == "extend");
     return instance;
   }
+  if (method == "register_forward_pre_hook" || method == "register_forward_hook") heap_.set(instance->object, "$hooks", boolean(true));
   emit(n, call, instance, args);
   static const Names same_object = {"train", "eval", "half", "float", "double", "bfloat16", "requires_grad_", "apply", "type"};
   if (same_object.count(method)) return instance;

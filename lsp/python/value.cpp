@@ -157,6 +157,10 @@ bool isAny(const Value& v, V kind) {
   return found;
 }
 
+bool isTypeChecking(const Value& v) {
+  return is(v, V::external) && (v->text == "typing.TYPE_CHECKING" || v->text == "typing_extensions.TYPE_CHECKING");
+}
+
 Truth truth(const Value& v) {
   if (!v) return Truth::unknown;
   const auto of = [](bool b) { return b ? Truth::yes : Truth::no; };
@@ -166,6 +170,7 @@ Truth truth(const Value& v) {
     case V::real: return of(v->real != 0);
     case V::string: return of(!v->text.empty());
     case V::device: case V::dtype: case V::function: case V::class_: case V::module: case V::partial: return Truth::yes;
+    case V::external: return isTypeChecking(v) ? Truth::no : Truth::unknown;
     case V::tuple: return of(!v->items.empty());
     case V::list: return v->items.empty() ? Truth::unknown : Truth::yes;  // an empty literal may be filled under another name
     case V::union_: {

@@ -129,6 +129,8 @@ template <typename F> Value map(const Value& v, F&& fn) {
 bool isAny(const Value& v, V kind);          // some alternative is of this kind
 inline bool is(const Value& v, V kind) { return v && v->kind == kind; }
 Truth truth(const Value& v);
+// typing.TYPE_CHECKING: false when a program runs.
+bool isTypeChecking(const Value& v);
 
 // "npu:1" -> true; "npu", "cpu", "cuda:0" too. Names PyTorch itself does not know are not devices.
 bool isDeviceString(std::string_view s);

@@ -62,7 +62,7 @@ TEST_CASE("a call that is one too many of a function that changes nothing leaves
   const auto of = [](const Analysis& a, size_t i) { return a.sites.at(i).resolution + " " + a.sites.at(i).reason; };
   const Analysis few = analyseWith(helper, manyCalls(3, "pick('npu:0')"));
   CHECK(!few.gave_up);
-  const Analysis cut = analyseWith(helper, manyCalls(70, "pick('npu:0')"));
+  const Analysis cut = analyseWith(helper, manyCalls(1'010, "pick('npu:0')"));
   CHECK(!cut.gave_up);
   const auto first = std::find_if(cut.sites.begin(), cut.sites.end(), [](const Site& s) { return s.call == "torch.zeros"; });
   REQUIRE(first != cut.sites.end());
@@ -73,11 +73,11 @@ TEST_CASE("a call that is one too many of a function that changes nothing leaves
 
 TEST_CASE("a call that is one too many of a function that changes things makes the file incomplete") {
   const std::string helper = "class Box:\n    pass\ndef pick(name):\n    return name\ndef keep(box, name):\n    box.device = name\n    return name\n";
-  const Analysis cut = analyseWith(helper, "from helper import keep\n" + manyCalls(70, "keep(box, 'npu:0')"));
+  const Analysis cut = analyseWith(helper, "from helper import keep\n" + manyCalls(1'010, "keep(box, 'npu:0')"));
   CHECK(cut.gave_up);
   CHECK(cut.gave_up_why.find("`keep`") != std::string::npos);
   std::string own = "import torch\ndef place(n):\n    return torch.zeros(n, device='npu:0')\n";
-  for (int i = 0; i < 70; ++i) own += "place(" + std::to_string(i) + ")\n";
+  for (int i = 0; i < 1'010; ++i) own += "place(" + std::to_string(i) + ")\n";
   CHECK(analyseWith(helper, own).gave_up);   // places of this file itself were left out
 }
 
