@@ -261,15 +261,19 @@ kernel void scan_add(global D* out, global const S* carry, const Meta m) {
 }
 #endif
 
+#if defined(USE_sort) || defined(USE_topk)
+static int before(S a, S b, int descending) {
+#ifdef FLOATING
+  return descending ? (a > b) | ((a != a) & (b == b)) : (a < b) | ((b != b) & (a == a));
+#else
+  return descending ? a > b : a < b;
+#endif
+}
+#endif
+
 #ifdef USE_sort
 // Bottom-up stable merge sort of each row by one work-item. 0 = values, 1 = in, 2 = indices; `spare` holds two rows of
 // positions for each row: [13] longs apart.
-static int before(S a, S b, int descending) {
-#ifdef FLOATING
-  if (isnan(a) || isnan(b)) return descending ? isnan(a) && !isnan(b) : !isnan(a) && isnan(b);
-#endif
-  return descending ? a > b : a < b;
-}
 kernel void sort_rows(global D* values, global const D* in, global long* indices, global long* spare, const Meta m) {
   EACH {
     const long n = m.v[3], from = m.v[6] + offsetOf(&m, e, 40);
@@ -293,6 +297,83 @@ kernel void sort_rows(global D* values, global const D* in, global long* indices
     for (long k = 0; k < m.v[13]; ++k) {
       ST(CONV1(LD(in, from + a[k] * m.v[10])), values, to + k * m.v[9]);
       indices[place + k * m.v[11]] = a[k];
+    }
+  }
+}
+#endif
+
+#ifdef USE_topk
+// The first [13] of a row's order, equal values in the order of their positions, as a stable sort would have them: each of
+// [12] pieces of a row keeps its own in a heap with the last of them on top, then one work-item a row joins the heaps and
+// sorts. `spare` holds the heaps: positions in the row.
+#define BLOCK 64
+#define VALUE(p) CONV1(LD(in, from + (p) * m->v[10]))
+// Whether the value at p stands behind the one at q.
+static int behind(S a, long p, S b, long q, int descending) {
+  return before(b, a, descending) || (!before(a, b, descending) && p > q);
+}
+// Puts p where it belongs below place i of a heap of n.
+static void sink(global long* heap, long n, long i, long p, global const D* in, long from, const Meta* m) {
+  const int descending = (int)m->v[14];
+  const S x = VALUE(p);
+  for (long child; (child = 2 * i + 1) < n; i = child) {
+    if (child + 1 < n && behind(VALUE(heap[child + 1]), heap[child + 1], VALUE(heap[child]), heap[child], descending)) ++child;
+    if (!behind(VALUE(heap[child]), heap[child], x, p, descending)) break;
+    heap[i] = heap[child];
+  }
+  heap[i] = p;
+}
+
+kernel void topk_pieces(global const D* in, global long* spare, const Meta meta) {
+  const Meta* m = &meta;
+  const long first = (long)get_global_id(0) * m->v[1], last = min(first + m->v[1], m->v[0]);
+  const int descending = (int)m->v[14];
+  for (long e = first; e < last; ++e) {
+    const long row = e / m->v[12], piece = e % m->v[12], k = m->v[13];
+    const long start = piece * m->v[3] / m->v[12], end = (piece + 1) * m->v[3] / m->v[12];
+    const long from = m->v[6] + offsetOf(m, row, 40);
+    global long* heap = spare + m->v[8] + e * k;
+    for (long i = 0; i < k; ++i) heap[i] = start + i;
+    for (long i = k / 2 - 1; i >= 0; --i) sink(heap, k, i, heap[i], in, from, m);
+    S worst = VALUE(heap[0]);
+    // Positions only grow: an equal value stands behind those that are in. Most values are behind: they are looked at in blocks.
+    for (long p = start + k; p < end;) {
+      int any = 0;
+      if (m->v[10] == 1 && p + BLOCK <= end) {
+        global const D* block = in + from + p;
+        if (descending)
+          for (int j = 0; j < BLOCK; ++j) any |= before(CONV1(LD(block, j)), worst, 1);
+        else
+          for (int j = 0; j < BLOCK; ++j) any |= before(CONV1(LD(block, j)), worst, 0);
+        if (!any) {
+          p += BLOCK;
+          continue;
+        }
+      }
+      for (const long stop = min(p + BLOCK, end); p < stop; ++p)
+        if (before(VALUE(p), worst, descending)) {
+          sink(heap, k, 0, p, in, from, m);
+          worst = VALUE(heap[0]);
+        }
+    }
+  }
+}
+
+kernel void topk_rows(global D* values, global const D* in, global long* indices, global long* spare, const Meta meta) {
+  const Meta* m = &meta;
+  const long first = (long)get_global_id(0) * m->v[1], last = min(first + m->v[1], m->v[0]);
+  const int descending = (int)m->v[14];
+  for (long e = first; e < last; ++e) {
+    const long k = m->v[13], from = m->v[6] + offsetOf(m, e, 40);
+    global long* heap = spare + m->v[8] + e * m->v[12] * k;
+    for (long i = k; i < m->v[12] * k; ++i)
+      if (behind(VALUE(heap[0]), heap[0], VALUE(heap[i]), heap[i], descending)) sink(heap, k, 0, heap[i], in, from, m);
+    const long to = m->v[5] + offsetOf(m, e, 28), place = m->v[7] + offsetOf(m, e, 52);
+    for (long i = k - 1; i >= 0; --i) {      // the last of those that are left is on top
+      const long p = heap[0];
+      ST(VALUE(p), values, to + i * m->v[9]);
+      indices[place + i * m->v[11]] = p;
+      if (i > 0) sink(heap, i, 0, heap[i], in, from, m);
     }
   }
 }
