@@ -27,17 +27,28 @@ static long offsetOf(const Meta* m, long e, int strides) {
   return at;
 }
 
+// The same positions in runs along the last dimension, where each operand moves by its stride: offsets are decoded once a run.
+#define EACH_RUN                                                                              \
+  const long first = (long)get_global_id(0) * m.v[1], last = min(first + m.v[1], m.v[0]);    \
+  const long inner = m.v[2] > 0 ? m.v[15 + m.v[2]] : 1;                                      \
+  for (long e = first, run; e < last; e += run)
+#define RUN run = min(inner - e % inner, last - e);
+#define STEP(strides) (m.v[2] > 0 ? m.v[(strides) - 1 + m.v[2]] : 0)
+
 #ifdef USE_gather
 // 0 = out, 1 = in (stride of the indexed dimension in [10]), 2 = index. A bad index reads NaN (0 for whole numbers).
 kernel void gather(global D* out, global const D* in, global const CAT2(PTR_, KI)* index, global int* fault, const Meta m) {
-  EACH {
-    const long i = IX(index, m.v[7] + offsetOf(&m, e, 52));
-    const long to = m.v[5] + offsetOf(&m, e, 28);
-    if (i >= 0 && i < m.v[4]) {
-      out[to] = in[m.v[6] + offsetOf(&m, e, 40) + i * m.v[10]];
-    } else {
-      badIndex(fault, i, m.v[4], m.v[15]);
-      BAD(out, to);
+  EACH_RUN {
+    RUN
+    long to = m.v[5] + offsetOf(&m, e, 28), from = m.v[6] + offsetOf(&m, e, 40), at = m.v[7] + offsetOf(&m, e, 52);
+    for (long k = 0; k < run; ++k, to += STEP(28), from += STEP(40), at += STEP(52)) {
+      const long i = IX(index, at);
+      if (i >= 0 && i < m.v[4]) {
+        out[to] = in[from + i * m.v[10]];
+      } else {
+        badIndex(fault, i, m.v[4], m.v[15]);
+        BAD(out, to);
+      }
     }
   }
 }
@@ -68,12 +79,13 @@ kernel void scatter(global D* self, global const CAT2(PTR_, KI)* index, global c
 #endif
 
 #ifdef USE_index
-static long selected(const Meta* m, long e, global const CAT2(PTR_, KI)* i0, global const CAT2(PTR_, KI)* i1,
+// place[k]: where index tensor k is read.
+static long selected(const Meta* m, const long* place, global const CAT2(PTR_, KI)* i0, global const CAT2(PTR_, KI)* i1,
                      global const CAT2(PTR_, KI)* i2, global const CAT2(PTR_, KI)* i3, global int* fault) {
   long at = 0;
   for (int k = 0; k < (int)m->v[12]; ++k) {
     global const CAT2(PTR_, KI)* p = k == 0 ? i0 : k == 1 ? i1 : k == 2 ? i2 : i3;
-    const long given = IX(p, m->v[112 + k] + offsetOf(m, e, 64 + 12 * k)), size = m->v[120 + k];
+    const long given = IX(p, place[k]), size = m->v[120 + k];
     const long i = given < 0 ? given + size : given;
     if (i < 0 || i >= size) {
       badIndex(fault, given, size, m->v[15]);
@@ -83,15 +95,34 @@ static long selected(const Meta* m, long e, global const CAT2(PTR_, KI)* i0, glo
   }
   return at;
 }
+static void places(const Meta* m, long e, long* place) {
+  for (int k = 0; k < (int)m->v[12]; ++k) place[k] = m->v[112 + k] + offsetOf(m, e, 64 + 12 * k);
+}
 #define INDICES global const CAT2(PTR_, KI)*i0, global const CAT2(PTR_, KI)*i1, global const CAT2(PTR_, KI)*i2, global const CAT2(PTR_, KI)*i3
 
 #ifndef ACCUMULATE   // moves bits, whatever the dtype
 // 0 = out, 1 = self.
 kernel void index_get(global D* out, global const D* self, INDICES, global int* fault, const Meta m) {
-  EACH {
-    const long s = selected(&m, e, i0, i1, i2, i3, fault), to = m.v[5] + offsetOf(&m, e, 28);
-    if (s != LONG_MIN) out[to] = self[m.v[6] + offsetOf(&m, e, 40) + s];
-    else { BAD(out, to); }
+  const int count = (int)m.v[12];
+  long step[4] = {0, 0, 0, 0}, place[4];
+  int fixed = 1;   // the last dimension is not indexed: one row of self is copied
+  for (int k = 0; k < count; ++k) {
+    step[k] = STEP(64 + 12 * k);
+    fixed &= step[k] == 0;
+  }
+  EACH_RUN {
+    RUN
+    places(&m, e, place);
+    long to = m.v[5] + offsetOf(&m, e, 28), from = m.v[6] + offsetOf(&m, e, 40);
+    long s = selected(&m, place, i0, i1, i2, i3, fault);
+    for (long j = 0; j < run; ++j, to += STEP(28), from += STEP(40)) {
+      if (j > 0 && !fixed) {
+        for (int k = 0; k < count; ++k) place[k] += step[k];
+        s = selected(&m, place, i0, i1, i2, i3, fault);
+      }
+      if (s != LONG_MIN) out[to] = self[from + s];
+      else { BAD(out, to); }
+    }
   }
 }
 #endif
@@ -102,7 +133,9 @@ kernel void index_put(global const D* values, global D* self, INDICES, global in
   EACH {
     for (long k = 0; k < m.v[3]; ++k) {
       const long pos = k * m.v[0] + e;
-      const long s = selected(&m, pos, i0, i1, i2, i3, fault);
+      long place[4];
+      places(&m, pos, place);
+      const long s = selected(&m, place, i0, i1, i2, i3, fault);
       if (s == LONG_MIN) continue;
       const long p = m.v[6] + offsetOf(&m, pos, 40) + s, from = m.v[5] + offsetOf(&m, pos, 28);
 #ifdef ACCUMULATE
@@ -143,11 +176,14 @@ kernel void embedding_backward(global D* weight, global const D* grad, global co
 #ifdef USE_triangle
 // Columns are the last dimension, rows the one before. [13] diagonal, [14] 1 = upper. 0 = out, 1 = in.
 kernel void triangle(global D* out, global const D* in, const Meta m) {
-  EACH {
-    const long columns = m.v[16 + m.v[2] - 1], rows = m.v[16 + m.v[2] - 2];
-    const long j = e % columns, i = e / columns % rows;
-    const int keep = m.v[14] ? j - i >= m.v[13] : j - i <= m.v[13];
-    out[m.v[5] + offsetOf(&m, e, 28)] = keep ? in[m.v[6] + offsetOf(&m, e, 40)] : (D)0;
+  EACH_RUN {
+    RUN
+    const long j = e % inner, i = e / inner % m.v[14 + m.v[2]];
+    long to = m.v[5] + offsetOf(&m, e, 28), from = m.v[6] + offsetOf(&m, e, 40);
+    for (long k = j; k < j + run; ++k, to += STEP(28), from += STEP(40)) {
+      const int keep = m.v[14] ? k - i >= m.v[13] : k - i <= m.v[13];
+      out[to] = keep ? in[from] : (D)0;
+    }
   }
 }
 #endif
