@@ -1,10 +1,11 @@
 """op_db with OpenCL kernels alone: FLAGOS_ROUTE=opencl, FLAGOS_FALLBACK=forbid, float32, forward and backward.
 
-    python tests/conformance/opencl_alone.py [--part I/N] [--discrete] [--write]
+    python tests/conformance/opencl_alone.py [--part I/N] [--discrete] [--write] [--routes]
 
 An entry is equal if every check of it is. baselines/opencl_float32.txt names all others with a reason and may only shrink;
 baselines/opencl_no_launch.txt names the entries that start no kernel because nothing is computed. --write renews both
-from a whole run (a commit of its own that says why).
+from a whole run (a commit of its own that says why). --routes renews baselines/routes_float32.txt instead, and prints what it
+would lose: the operators that OpenCL computes in each entry where the host may help with the others.
 """
 import argparse
 import os
@@ -15,6 +16,7 @@ import run
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OTHERS = os.path.join(HERE, "baselines", "opencl_float32.txt")
+ROUTES = os.path.join(HERE, "baselines", "routes_float32.txt")
 SILENT = os.path.join(HERE, "baselines", "opencl_no_launch.txt")
 ALONE = {"FLAGOS_ROUTE": "opencl", "FLAGOS_FALLBACK": "forbid"}
 
@@ -70,6 +72,28 @@ def names(path):
         return dict(line.rstrip("\n").split(": ", 1) for line in f if line.strip() and not line.startswith("#"))
 
 
+def routes(rows):
+    """"check entry" -> the operators that went to an OpenCL kernel."""
+    out = {}
+    for r in rows:
+        ops = sorted({op.removeprefix("aten::") for op, kernel, *_ in r["kernels"] if kernel.startswith("opencl.")})
+        if ops:
+            out[f"{r['check']} {r['name']}"] = ops
+    return out
+
+
+def write_routes(new):
+    old = names(ROUTES)
+    for entry, ops in sorted(old.items()):
+        if lost := sorted(set(ops.split()) - set(new.get(entry, []))):
+            print(f"lost {entry}: {' '.join(lost)}")
+    with open(ROUTES, "w") as f:
+        f.write("# Operators that OpenCL kernels compute in each entry of op_db (float32, proven by a survey's kernel log). With\n"
+                "# FLAGOS_ROUTE=opencl each must still launch one: a silent re-route to the host fails. `check entry: operators`\n")
+        f.writelines(f"{entry}: {' '.join(ops)}\n" for entry, ops in sorted(new.items()))
+    print(f"{len(new)} entries, {sum(map(len, new.values()))} operators; before {len(old)}, {sum(len(v.split()) for v in old.values())}")
+
+
 def write(entries):
     with open(OTHERS, "w") as f:
         f.write("# Entries of op_db (float32, forward and backward, OpenCL alone) that are not equal to the CPU, and why.\n"
@@ -86,8 +110,14 @@ def main():
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--discrete", action="store_true", help="treat the device as a discrete card (FLAGOS_SHARED_MEMORY=0)")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--routes", action="store_true")
     args = parser.parse_args()
     part = tuple(int(x) for x in args.part.split("/"))
+    if args.routes:
+        if part != (0, 1):
+            parser.error("--routes is made by a whole run")
+        write_routes(routes(survey(part, args.workers, {"FLAGOS_FALLBACK": "allow"})))
+        return 0
     entries = judged(survey(part, args.workers, {"FLAGOS_SHARED_MEMORY": "0"} if args.discrete else {}))
     bad = others(entries)
     for name, (verdict, why) in sorted(bad.items()):
