@@ -9,6 +9,7 @@
 
 #include "runtime/base/json.h"
 #include "runtime/base/settings.h"
+#include "runtime/base/temporary.h"
 
 namespace flagos {
 namespace {
@@ -84,6 +85,13 @@ std::string cacheDir() {
   return folderOr("XDG_CACHE_HOME", home() + "/.cache") + "/flagos";
 }
 std::string configDir() { return folderOr("XDG_CONFIG_HOME", home() + "/.config") + "/flagos"; }
+
+std::string temporaryDriverDir() {
+  const std::string dir = folderOr("TMPDIR", "/tmp") + "/flagos-" + std::to_string(::getuid()) + "-pocl";
+  if (!makeDirs(dir)) return "";
+  const auto open = openToOthers(dir);
+  return open && !*open ? dir : "";
+}
 
 std::string programDir() {
   char buf[4096];

@@ -16,6 +16,7 @@
 #include <string>
 
 #include "runtime/base/paths.h"
+#include "runtime/base/temporary.h"
 
 namespace flagos::ocl {
 namespace {
@@ -77,19 +78,21 @@ std::optional<uint64_t> roomAt(const std::string& dir) {
   return uint64_t{v.f_bavail} * v.f_frsize;
 }
 
-// Where the driver's files go: the cache folder, or, where that is full, a folder of this user's for temporary files.
+// Where the driver's files go: the cache folder, or, where that is full or cannot be written, a folder of this user's for
+// temporary files. PoCL has no device at all where it can write nowhere.
 std::string baseFolder() {
   const std::string usual = cacheDir() + "/pocl";
-  if (!makeDirs(cacheDir())) return usual;
-  const auto room = roomAt(cacheDir());
-  if (!room || *room >= kRoom) return usual;
-  const char* given = std::getenv("TMPDIR");
-  const std::string temporary = (given && *given ? given : "/tmp") + std::string("/flagos-") + std::to_string(::getuid()) + "-pocl";
-  // Anybody may have made this folder before us, and what the driver finds in it is run.
-  const auto open = makeDirs(temporary) ? openToOthers(temporary) : Result<bool>(true);
-  const bool there = open && !*open && roomAt(temporary).value_or(0) >= kRoom;
-  const std::string left = std::to_string(*room >> 20) + " MiB are left in " + cacheDir();
-  std::fprintf(stderr, "flagos: only %s; %s.\n", left.c_str(),
+  std::string problem;
+  if (!makeDirs(usual) || ::access(usual.c_str(), W_OK | X_OK) != 0) {
+    problem = "compiled kernels cannot be kept in " + cacheDir() + ", which cannot be written";
+  } else {
+    const auto room = roomAt(cacheDir());
+    if (!room || *room >= kRoom) return usual;
+    problem = "only " + std::to_string(*room >> 20) + " MiB are left in " + cacheDir();
+  }
+  const std::string temporary = temporaryDriverDir();
+  const bool there = !temporary.empty() && roomAt(temporary).value_or(0) >= kRoom;
+  std::fprintf(stderr, "flagos: %s; %s.\n", problem.c_str(),
                there ? ("kernels are compiled in " + temporary + ", and compiled again by the next process").c_str()
                      : "compiling kernels may fail. Make room, or set FLAGOS_CACHE_DIR to a folder that has some");
   return there ? temporary : usual;

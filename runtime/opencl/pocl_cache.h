@@ -6,7 +6,8 @@ namespace flagos::ocl {
 
 // Before a driver is loaded: points POCL_CACHE_DIR at the first folder of cacheDir()/pocl/0 ... 31 that no living process
 // holds (a lock that ends with the process). Processes that follow each other so share a warm cache, those that run
-// together do not. Does nothing where the user has set POCL_CACHE_DIR, or where no folder can be made. Kernel files that were cut
+// together do not. Where cacheDir() is full or cannot be written, a private
+// folder for temporary files takes its place, and stderr says so. Does nothing where the user has set POCL_CACHE_DIR. Kernel files that were cut
 // short are removed, since PoCL would abort over them. Idempotent.
 void privatePoclCache() noexcept;
 

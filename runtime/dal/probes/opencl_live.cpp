@@ -1,10 +1,15 @@
 // The live half of the OpenCL probe. The loader is opened at run time, so that everything builds and runs on a machine
 // without it; only platform and device queries are made, never a context (a context would not survive fork).
 #include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
+#include "runtime/base/temporary.h"
 #include "runtime/dal/opencl_vendors.h"
 #include "runtime/dal/pci_address.h"
 #include "runtime/dal/probes/probes.h"
@@ -157,9 +162,22 @@ OpenClFacts ask(const Api& api, Handle device) {
   return d;
 }
 
+// PoCL lists no device where it cannot make its folder for compiled kernels: with a home that is read-only or not there.
+void giveDriversAFolder() {
+  if (const char* given = std::getenv("POCL_CACHE_DIR"); given && *given) return;
+  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  std::string at = cache && *cache ? cache + std::string("/pocl/kcache") : home && *home ? home + std::string("/.cache/pocl/kcache") : "/tmp";
+  struct stat s;
+  // The nearest folder above that is there must take a new one.
+  while (at.size() > 1 && ::stat(at.c_str(), &s) != 0 && at.rfind('/') != std::string::npos) at.resize(std::max<size_t>(1, at.rfind('/')));
+  if (::stat(at.c_str(), &s) == 0 && S_ISDIR(s.st_mode) && ::access(at.c_str(), W_OK | X_OK) == 0) return;
+  if (const std::string dir = temporaryDriverDir(); !dir.empty()) ::setenv("POCL_CACHE_DIR", dir.c_str(), 1);
+}
+
 }  // namespace
 
 std::string askOpenClLoader(std::vector<OpenClFacts>& out) {
+  giveDriversAFolder();
   // Never closed: drivers leave threads and exit handlers behind.
   void* lib = ::dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!lib) return "libOpenCL.so.1 was looked for and cannot be loaded; install ocl-icd-libopencl1";

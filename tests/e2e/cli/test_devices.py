@@ -167,3 +167,9 @@ def test_how_half_precision_is_computed_is_said(flagos):
     code, out, _ = flagos("devices", "--root", os.path.join(MACHINES, "laptop-asleep"))
     assert "computed in float32, although the device computes float16 itself\n" in out
     assert "float64 has no kernels here: the device computes none\n" in out
+
+
+def test_a_home_that_cannot_be_written_hides_no_device(flagos_json, tmp_path):
+    usual = flagos_json("devices")["devices"]
+    found = flagos_json("devices", HOME="/dev/null", XDG_CACHE_HOME="", POCL_CACHE_DIR="", TMPDIR=str(tmp_path))["devices"]
+    assert [d["stable_id"] for d in found] == [d["stable_id"] for d in usual] and [d["usable"] for d in found] == [d["usable"] for d in usual]

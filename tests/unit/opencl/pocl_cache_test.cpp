@@ -67,9 +67,16 @@ TEST_CASE("processes that run together get different kernel caches, those that f
   CHECK(chosenBy(cache, nullptr, 0, nullptr) == cache + "/pocl/0");
 }
 
-TEST_CASE("a cache folder that the user chose, or a folder that cannot be made, is left alone") {
+TEST_CASE("a cache folder that the user chose is left alone, one that cannot be made is replaced by a temporary one") {
   CHECK(chosenBy("/tmp", "/somewhere/else", 0, nullptr) == "/somewhere/else");
+  char tmpl[] = "/tmp/flagos-pocl-XXXXXX";
+  const std::string temporary = ::mkdtemp(tmpl), ours = temporary + "/flagos-" + std::to_string(::getuid()) + "-pocl";
+  ::setenv("TMPDIR", temporary.c_str(), 1);
+  CHECK(chosenBy("/proc/no/such", nullptr, 0, nullptr) == ours + "/0");
+  std::filesystem::permissions(ours, std::filesystem::perms::all);   // anybody could put files there: they would be run
   CHECK(chosenBy("/proc/no/such", nullptr, 0, nullptr).empty());
+  ::unsetenv("TMPDIR");
+  std::filesystem::remove_all(temporary);
 }
 
 TEST_CASE("kernel files that were cut short are removed before the driver sees them, whole ones stay") {
