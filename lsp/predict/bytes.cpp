@@ -101,6 +101,13 @@ std::string TensorSize::how() const {
   return bytes() ? out : out + " needs more bytes than 64 bits count";
 }
 
+namespace {
+std::optional<double> real(const Value& v) {
+  if (is(v, V::integer)) return static_cast<double>(v->number);
+  return is(v, V::real) ? std::optional(v->real) : std::nullopt;
+}
+}  // namespace
+
 TensorSize factorySize(const std::string& name, const Args& args) {
   TensorSize out;
   out.dtype = DType::float32;
@@ -123,6 +130,9 @@ TensorSize factorySize(const std::string& name, const Args& args) {
     if (a && is(a->value, V::integer) && (!b || is(b->value, V::integer)) && (!c || is(c->value, V::integer))) {
       const int64_t from = b ? a->value->number : 0, to = b ? b->value->number : a->value->number, step = c ? c->value->number : 1;
       if (step > 0 && to >= from) { out.shape = {{(to - from + step - 1) / step}}; out.dtype = DType::int64; }
+    } else if (const auto x = a ? real(a->value) : std::nullopt, y = b ? real(b->value) : std::nullopt, z = c ? real(c->value) : std::nullopt; x && (y || !b) && (z || !c)) {
+      const double from = y ? *x : 0, to = y ? *y : *x, length = std::ceil((to - from) / z.value_or(1));
+      if (length >= 0 && length < 1e15) { out.shape = {{static_cast<int64_t>(length)}}; out.dtype = DType::float32; }
     }
   } else if (name == "linspace" || name == "logspace") {
     const Arg* steps = args.get(2, "steps");

@@ -46,8 +46,29 @@ std::optional<int64_t> count(const Shape& s) {
   return n;
 }
 
+bool floating(DType d) { return d == DType::float16 || d == DType::bfloat16 || d == DType::float32 || d == DType::float64; }
+bool whole(DType d) { return d == DType::int8 || d == DType::uint8 || d == DType::int16 || d == DType::int32 || d == DType::int64; }
+
+// The dtype of a tensor of dtype d with a Python number: the number counts only where its kind is a higher one.
+DType withNumber(DType d, const Value& number) {
+  if (d == DType::bool_ && is(number, V::integer)) return DType::int64;
+  if ((d == DType::bool_ || whole(d)) && is(number, V::real)) return DType::float32;
+  return d;
+}
+
+// What sqrt(), exp() and true division make of whole numbers.
+DType asFloating(DType d) { return d == DType::bool_ || whole(d) ? DType::float32 : d; }
+
+// The dtype that a `dtype=` asks for, or what follows without it.
+DType asked(const Args& args, DType otherwise) {
+  const Arg* a = args.keyword("dtype");
+  if (!a || is(a->value, V::none)) return otherwise;
+  return is(a->value, V::dtype) ? a->value->dtype : DType::other;
+}
+
 Inferred reduce(const std::string& name, const Shape& x, DType d, const Args& args, size_t at) {
-  Inferred out{true, std::nullopt, name == "argmax" || name == "argmin" ? DType::int64 : d, {}};
+  const bool truth_of = name == "any" || name == "all", index = name == "argmax" || name == "argmin";
+  Inferred out{true, std::nullopt, index ? DType::int64 : truth_of ? (d == DType::uint8 ? d : DType::bool_) : d, {}};
   const Arg* dim = args.get(at, "dim");
   const Arg* keep = args.get(at + 1, "keepdim");
   if (keep && truth(keep->value) == Truth::unknown) return out;
@@ -70,7 +91,8 @@ Inferred reduce(const std::string& name, const Shape& x, DType d, const Args& ar
     if (!gone.count(static_cast<int64_t>(i))) r.push_back(x[i]);
     else { reduced *= x[i]; if (kept) r.push_back(1); }
   }
-  if (d == DType::bool_ || (name == "sum" && (d == DType::int32 || d == DType::int8 || d == DType::uint8))) out.dtype = DType::int64;
+  if ((name == "sum" || name == "prod") && (d == DType::bool_ || whole(d))) out.dtype = DType::int64;
+  if (name == "sum" || name == "prod" || name == "mean") out.dtype = asked(args, out.dtype);
   out.shape = r;
   out.ops.push_back({"aten::" + name, {{x, d}}, "reduced=" + std::to_string(reduced)});
   return out;
@@ -100,6 +122,70 @@ Inferred matmul(const Shape& a, const Shape& b, DType d) {
   return out;
 }
 
+// torch.cat and torch.stack of tensors that are all known.
+Inferred joined(std::string_view name, const Args& args) {
+  const Inferred open{true, std::nullopt, DType::other, {}};
+  const Arg* parts = args.get(0, "tensors");
+  if (!parts || (!is(parts->value, V::list) && !is(parts->value, V::tuple)) || parts->value->items.empty()) return open;
+  const auto& items = parts->value->items;
+  for (const auto& i : items) if (!is(i, V::tensor) || !i->shape) return open;
+  Shape out = *items[0]->shape;
+  DType d = items[0]->dtype;
+  for (const auto& i : items) d = promote(d, i->dtype);
+  const bool stack = name == "stack";
+  const auto dim = dimension(args.get(1, "dim"), out.size() + (stack ? 1 : 0), 0);
+  if (!dim) return {true, std::nullopt, d, {}};
+  const auto k = static_cast<size_t>(*dim);
+  for (size_t i = 1; i < items.size(); ++i) {
+    const Shape& other = *items[i]->shape;
+    if (other.size() != out.size()) return open;
+    for (size_t j = 0; j < out.size(); ++j) if ((stack || j != k) && other[j] != (*items[0]->shape)[j]) return open;
+    if (!stack) out[k] += other[k];
+  }
+  if (stack) out.insert(out.begin() + *dim, static_cast<int64_t>(items.size()));
+  Inferred result{true, out, d, {{"aten::cat", {}, ""}}};
+  for (const auto& i : items) result.ops[0].operands.push_back({*i->shape, i->dtype});
+  return result;
+}
+
+// torch.where(condition, a, b) with tensors or numbers.
+Inferred chosen(const Args& args) {
+  const Inferred open{true, std::nullopt, DType::other, {}};
+  const Arg *c = args.at(0), *a = args.at(1), *b = args.at(2);
+  if (!c || !a || !b || !is(c->value, V::tensor) || !c->value->shape) return open;
+  Inferred out{true, c->value->shape, DType::other, {{"aten::where.self", {{*c->value->shape, DType::bool_}}, ""}}};
+  const Arg* first = is(a->value, V::tensor) ? a : b;
+  if (!is(first->value, V::tensor)) return open;   // of two numbers
+  out.dtype = first->value->dtype;
+  for (const Arg* x : {a, b}) {
+    if (!is(x->value, V::tensor)) {
+      if (!is(x->value, V::integer) && !is(x->value, V::real) && !is(x->value, V::boolean)) return open;
+      out.dtype = withNumber(out.dtype, x->value);
+      continue;
+    }
+    if (!x->value->shape || x->value->shape->empty() != first->value->shape->empty()) return open;
+    out.shape = broadcast(*out.shape, *x->value->shape);
+    out.dtype = promote(out.dtype, x->value->dtype);
+    if (!out.shape) return open;
+    out.ops[0].operands.push_back({*x->value->shape, x->value->dtype});
+  }
+  return out;
+}
+
+// torch.nn.functional.pad: pairs from the last dimension on.
+Inferred padded(Shape shape, DType d, const Arg* pad) {
+  const Inferred open{true, std::nullopt, d, {}};
+  if (!pad || (!is(pad->value, V::tuple) && !is(pad->value, V::list)) || pad->value->items.size() % 2 || pad->value->items.size() / 2 > shape.size()) return open;
+  const auto by = integers(pad->value->items);
+  if (!by) return open;
+  for (size_t i = 0; i < by->size(); ++i) {
+    int64_t& size = shape[shape.size() - 1 - i / 2];
+    size += (*by)[i];
+    if (size < 0) return open;
+  }
+  return {true, shape, d, {}};
+}
+
 // The same layer as a function: F.conv2d(x, w, b, stride, ...) with sizes from the weight.
 Inferred asLayer(const std::string& cls, std::vector<std::pair<std::string, Value>> config, const Value& input) {
   auto c = makeVal();
@@ -114,18 +200,26 @@ Inferred inferFunction(std::string_view name, const Value& receiver, const Args&
       {"relu", "aten::relu"}, {"gelu", "aten::gelu"}, {"silu", "aten::silu"}, {"sigmoid", "aten::sigmoid"}, {"tanh", "aten::tanh"}, {"exp", "aten::exp"},
       {"log", "aten::log"}, {"sqrt", "aten::sqrt"}, {"rsqrt", "aten::rsqrt"}, {"abs", "aten::abs"}, {"neg", "aten::neg"}, {"unary", "aten::neg"},
       {"sin", "aten::sin"}, {"cos", "aten::cos"}, {"erf", "aten::erf"}, {"clone", "aten::clone"}, {"leaky_relu", "aten::leaky_relu"},
-      {"pow", "aten::pow.Tensor_Scalar_out"}, {"square", "aten::square"}, {"softmax", "aten::softmax.int"}, {"log_softmax", "aten::log_softmax.int"}, {"relu_", "aten::relu_"}};
+      {"pow", "aten::pow.Tensor_Scalar_out"}, {"square", "aten::square"}, {"cumsum", "aten::cumsum"}, {"cumprod", "aten::cumprod"}, {"softmax", "aten::softmax.int"}, {"log_softmax", "aten::log_softmax.int"}, {"relu_", "aten::relu_"}};
   static const std::map<std::string, std::string, std::less<>> binary = {
       {"+", "aten::add.out"}, {"-", "aten::sub.out"}, {"*", "aten::mul.out"}, {"/", "aten::div.out"}, {"add", "aten::add.out"},
-      {"sub", "aten::sub.out"}, {"mul", "aten::mul.out"}, {"div", "aten::div.out"}, {"maximum", "aten::maximum"}, {"minimum", "aten::minimum"}};
+      {"sub", "aten::sub.out"}, {"mul", "aten::mul.out"}, {"div", "aten::div.out"}, {"maximum", "aten::maximum"}, {"minimum", "aten::minimum"},
+      {"//", "aten::floor_divide"}, {"%", "aten::remainder.Tensor_out"}, {"**", "aten::pow.Tensor_Tensor_out"}, {"&", "aten::bitwise_and.Tensor_out"},
+      {"|", "aten::bitwise_or.Tensor_out"}, {"^", "aten::bitwise_xor.Tensor_out"}};
   static const NameSet compare = {"<", ">", "<=", ">=", "==", "!="};
   static const NameSet keeps = {"contiguous", "detach", "requires_grad_", "dropout", "float", "half", "double", "bfloat16",
       "long", "int", "bool", "zero_", "fill_", "normal_", "uniform_", "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "full_like",
-      "clamp", "masked_fill", "tril", "triu"};
+      "clamp", "masked_fill", "tril", "triu", "flip", "roll", "fliplr", "flipud", "nan_to_num", "layer_norm"};
+  // On whole numbers these give float32.
+  static const NameSet makes_floating = {"sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "erf"};
+  static const NameSet one_number = {"max", "min", "std", "var", "norm", "median"};   // without arguments
+  static const NameSet reductions = {"sum", "mean", "argmax", "argmin", "amax", "amin", "prod", "any", "all", "logsumexp"};
   std::vector<Value> tensors;
   if (is(receiver, V::tensor)) tensors.push_back(receiver);
   for (const auto& a : args.list) if (a.name.empty() && is(a.value, V::tensor)) tensors.push_back(a.value);
-  if (tensors.empty() || args.unknown_rest) return {};
+  if (args.unknown_rest) return {};
+  if (name == "cat" || name == "concat" || name == "stack") return joined(name, args);
+  if (tensors.empty()) return {};
   const Value& x = tensors[0];
   const size_t at = is(receiver, V::tensor) ? 0 : 1;     // the first argument that is not the tensor itself
   const DType d = x->dtype;
@@ -133,8 +227,12 @@ Inferred inferFunction(std::string_view name, const Value& receiver, const Args&
   const Inferred open{true, std::nullopt, DType::other, {}};
 
   if (const auto u = unary.find(name); u != unary.end()) {
-    if (!sized) return {true, std::nullopt, d, {}};
-    return {true, x->shape, d, {{u->second, {{*x->shape, d}}, ""}}};
+    DType to = makes_floating.count(name) ? asFloating(d) : d;
+    if (name == "pow") to = args.at(at) && is(args.at(at)->value, V::tensor) ? DType::other : args.at(at) ? withNumber(d, args.at(at)->value) : d;
+    if (name.starts_with("cum")) to = asked(args, d == DType::bool_ || whole(d) ? DType::int64 : d);
+    if (name.ends_with("softmax")) to = asked(args, d);
+    if (!sized || (name == "pow" && to == DType::other)) return {true, std::nullopt, to, {}};
+    return {true, x->shape, to, {{u->second, {{*x->shape, d}}, ""}}};
   }
   if (keeps.count(name)) {
     static const std::map<std::string, DType, std::less<>> casts = {{"float", DType::float32}, {"half", DType::float16}, {"double", DType::float64},
@@ -156,9 +254,13 @@ Inferred inferFunction(std::string_view name, const Value& receiver, const Args&
       shape = x->shape && y->shape ? broadcast(*x->shape, *y->shape) : std::nullopt;
       if (y->shape) op.operands.push_back({*y->shape, y->dtype});
     } else {
-      for (const auto& a : args.list)
-        if (!is(a.value, V::tensor) && !is(a.value, V::integer) && !is(a.value, V::real)) return open;   // an operand that is not known
+      for (const auto& a : args.list) {
+        if (!is(a.value, V::tensor) && !is(a.value, V::integer) && !is(a.value, V::real) && !is(a.value, V::boolean)) return open;   // an operand that is not known
+        result = withNumber(result, a.value);
+      }
     }
+    if (name == "/" || name == "div") result = args.keyword("rounding_mode") ? DType::other : asFloating(result);
+    if (name == "-" && result == DType::bool_) return open;   // refused
     if (compare.count(name)) result = DType::bool_;
     if (!shape) return {true, std::nullopt, result, {}};
     return {true, shape, result, {op}};
@@ -167,10 +269,16 @@ Inferred inferFunction(std::string_view name, const Value& receiver, const Args&
     if (tensors.size() < 2 || !sized || !tensors[1]->shape) return {true, std::nullopt, d, {}};
     return matmul(*x->shape, *tensors[1]->shape, d);
   }
-  if (name == "sum" || name == "mean" || name == "argmax" || name == "argmin") {
+  if (reductions.count(name)) {
     if (!sized) return open;
     return reduce(std::string(name), *x->shape, d, args, at);
   }
+  if (one_number.count(name) && sized && args.list.size() == at) return reduce(std::string(name), *x->shape, d, args, at);
+  if (name == "var" || name == "std") {   // (dim, keepdim=...): a second positional may be `unbiased`
+    if (!sized || args.at(at + 1) || args.keyword("unbiased")) return open;
+    return reduce(std::string(name), *x->shape, d, args, at);
+  }
+  if (name == "where") return chosen(args);
   if (name == "scaled_dot_product_attention") {
     if (tensors.size() < 3 || !sized || !tensors[1]->shape || !tensors[2]->shape) return open;
     const Shape &q = *x->shape, &k = *tensors[1]->shape, &v = *tensors[2]->shape;
@@ -286,7 +394,20 @@ Inferred inferFunction(std::string_view name, const Value& receiver, const Args&
     if (name == "mse_loss" && tensors.size() > 1 && tensors[1]->shape) out.ops.push_back({"aten::mse_loss", {{r, d}, {*tensors[1]->shape, tensors[1]->dtype}}, ""});
     return out;
   }
-  if (name == "cat") return open;
+  if (name == "repeat") {
+    const auto times = list(args, at);
+    if (!times || times->size() < r.size()) return {true, std::nullopt, d, {}};
+    Shape out = *times;
+    const size_t more = out.size() - r.size();
+    for (size_t i = 0; i < r.size(); ++i)
+      if (__builtin_mul_overflow(out[i + more], r[i], &out[i + more])) return {true, std::nullopt, d, {}};
+    return {true, out, d, {}};
+  }
+  if (name.starts_with("new_") && name != "new_tensor") {
+    const auto size = list(args, at);
+    return {true, name == "new_full" && !(args.at(at) && (is(args.at(at)->value, V::tuple) || is(args.at(at)->value, V::list))) ? std::nullopt : size, asked(args, d), {}};
+  }
+  if (name == "pad") return padded(r, d, args.get(at, "pad"));
   return {};
 }
 

@@ -331,15 +331,8 @@ Value Interp::binaryOn(const Node* n, const Value& a, const Value& b) {
     }
   }
   if (a->kind == V::integer && b->kind == V::integer) {
-    const int64_t x = a->number, y = b->number;
-    Value out;
-    int64_t r = 0;
-    if (text.starts_with("+")) { if (!__builtin_add_overflow(x, y, &r)) out = integer(r); }
-    else if (text.starts_with("-")) { if (!__builtin_sub_overflow(x, y, &r)) out = integer(r); }
-    else if (text.starts_with("*") && !text.starts_with("**")) { if (!__builtin_mul_overflow(x, y, &r)) out = integer(r); }
-    else if (text.starts_with("//") && y > 0 && x >= 0) out = integer(x / y);
-    else if (text.starts_with("%") && y > 0 && x >= 0) out = integer(x % y);
-    else if (text.starts_with("<<") && y >= 0 && y < 40 && x >= 0 && x < (1 << 20)) out = integer(x << y);
+    const auto result = arithmetic(text, a->number, b->number);
+    const Value out = result ? integer(*result) : nullptr;
     if (out) return assumedIf(a->assumed || b->assumed, a->origin.unit ? withOrigin(out, a->origin) : out);
     return unknown("arithmetic that is not followed");
   }
@@ -434,6 +427,9 @@ Value Interp::evalSubscript(const Node* n) {
     switch (b->kind) {
       case V::tensor: {
         auto part = makeVal(*tensorOn(b->device));
+        part->dtype = b->dtype;
+        part->assumed = b->assumed;
+        if (b->shape) part->shape = subscriptShape(*b->shape, n, keys);
         if (b->text == "?") { part->text = "?"; part->number = b->number; }
         return withTraits(part, b, index, "[]");
       }

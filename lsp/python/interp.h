@@ -205,6 +205,10 @@ class Interp {
   void castModule(const Value& instance, DType dtype, int depth = 0);
   bool moduleAssumed(const Value& instance, int depth = 0);   // its size follows from a default that can be changed
 
+  // subscripts.cpp
+  std::optional<int64_t> sliceLength(const Node* slice, int64_t size);
+  std::optional<std::vector<int64_t>> subscriptShape(const std::vector<int64_t>& whole, const Node* n, const Args& keys);
+
   // traits.cpp: what findings ask of tensors
   Value withTraits(const Value& result, const Value& receiver, const Args& args, std::string_view what);
   Value lateCopy(const Value& result, const Value& from, const Args& args, const Node* n);

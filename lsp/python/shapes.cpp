@@ -20,8 +20,7 @@ Value Interp::shaped(const Value& result, const Value& receiver, const Args& arg
     object = receiver->object;
     inferred = inferLayer(cls->text.substr(cls->text.rfind('.') + 1), heap_.get(receiver->object, "$config"), args.at(0)->value);
   } else {
-    if (what == "T") inferred = inferFunction("T", receiver, args);
-    else inferred = inferFunction(name, receiver, args);
+    inferred = inferFunction(name, receiver, args);
   }
   if (!inferred.handled) return result;
   auto t = makeVal(*result);

@@ -211,7 +211,15 @@ Value Interp::moveTarget(Args& args, const Node* n, bool& is_device, bool receiv
 Value Interp::tensorAttribute(const Value& tensor, std::string_view name) {
   static const Names same_place = {"data", "grad", "T", "mT", "H", "mH", "real", "imag"};
   if (name == "device") return tensor->device;
-  if (same_place.count(name)) return tensorOn(tensor->device);
+  if (same_place.count(name)) {
+    auto t = makeVal(*tensorOn(tensor->device));
+    if (name == "real" || name == "imag") return t;
+    const bool turned = name != "data" && name != "grad";
+    t->dtype = tensor->dtype;
+    t->assumed = tensor->assumed;
+    t->shape = turned && tensor->shape ? inferFunction(name.ends_with('T') ? name : name == "H" ? "T" : "mT", tensor, {}).shape : tensor->shape;
+    return t;
+  }
   if (name == "dtype") {
     if (tensor->dtype == DType::other) return unknown("a dtype that is not known");
     auto v = makeVal();

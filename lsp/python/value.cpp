@@ -157,6 +157,23 @@ bool isAny(const Value& v, V kind) {
   return found;
 }
 
+std::optional<int64_t> arithmetic(std::string_view op, int64_t a, int64_t b) {
+  if (op.ends_with('=')) op.remove_suffix(1);
+  int64_t r = 0;
+  if (op == "+") return __builtin_add_overflow(a, b, &r) ? std::nullopt : std::optional(r);
+  if (op == "-") return __builtin_sub_overflow(a, b, &r) ? std::nullopt : std::optional(r);
+  if (op == "*") return __builtin_mul_overflow(a, b, &r) ? std::nullopt : std::optional(r);
+  if (op == "**" && b >= 0 && b < 64) {
+    r = 1;
+    for (int64_t i = 0; i < b; ++i) if (__builtin_mul_overflow(r, a, &r)) return std::nullopt;
+    return r;
+  }
+  if (op == "//" && b > 0 && a >= 0) return a / b;
+  if (op == "%" && b > 0 && a >= 0) return a % b;
+  if (op == "<<" && b >= 0 && b < 40 && a >= 0 && a < (1 << 20)) return a << b;
+  return std::nullopt;
+}
+
 bool isTypeChecking(const Value& v) {
   return is(v, V::external) && (v->text == "typing.TYPE_CHECKING" || v->text == "typing_extensions.TYPE_CHECKING");
 }

@@ -128,6 +128,9 @@ template <typename F> Value map(const Value& v, F&& fn) {
 }
 bool isAny(const Value& v, V kind);          // some alternative is of this kind
 inline bool is(const Value& v, V kind) { return v && v->kind == kind; }
+// a OP b as Python computes it; nothing for other operators, signs that round differently, and what 64 bits do not hold.
+// Also of the assignments: "+=" is "+".
+std::optional<int64_t> arithmetic(std::string_view op, int64_t a, int64_t b);
 Truth truth(const Value& v);
 // typing.TYPE_CHECKING: false when a program runs.
 bool isTypeChecking(const Value& v);
