@@ -202,8 +202,11 @@ void Interp::execIf(const Node* n) {
   if (isTypeChecking(asked)) {
     // No program runs this, but packages that load their parts when they are asked for name them here.
     ++typing_;
+    discard([&] { execBlock(n->list); });
     for (const Node* s : n->list) if (s->kind == N::import_ || (s->kind == N::from_import && s->text != "*")) exec(s);
     --typing_;
+    execBlock(n->list2);
+    return;
   }
   if (t == Truth::unknown) {
     branch({[&] { guarded(n, [&] { execBlock(n->list); }); }, [&] { guarded(n, [&] { execBlock(n->list2); }); }});

@@ -175,6 +175,8 @@ bool Workspace::listRoots(uint64_t until) {
         continue;
       }
       if (!name.ends_with(".py")) continue;
+      std::error_code none;
+      if (!it->is_regular_file(none)) continue;   // a pipe would be waited for
       std::string path = it->path().string();
       if (w.seen.insert(path).second) w.found.push_back(std::move(path));
       if (w.found.size() > kMaxFiles) { too_many = true; break; }
