@@ -1,11 +1,13 @@
 #include "runtime/base/paths.h"
 
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "runtime/base/json.h"
 #include "runtime/base/settings.h"
@@ -18,7 +20,19 @@ std::string folderOr(const char* name, const std::string& fallback) {
   const char* v = std::getenv(name);
   return v && v[0] == '/' ? v : fallback;
 }
-std::string home() { return folderOr("HOME", "/tmp/flagos-" + std::to_string(::getuid()) + "-home"); }
+// Without HOME: what the user database says, as shells do. A folder in /tmp would be anybody's to prepare, and what is
+// cached is run.
+std::string home() {
+  const std::string given = folderOr("HOME", "");
+  if (!given.empty()) return given;
+  std::vector<char> buffer(16384);
+  passwd entry{}, *found = nullptr;
+  if (::getpwuid_r(::getuid(), &entry, buffer.data(), buffer.size(), &found) == 0 && found && found->pw_dir && found->pw_dir[0] == '/') return found->pw_dir;
+  const std::string own = "/tmp/flagos-" + std::to_string(::getuid()) + "-home";
+  if (!makeDirs(own)) return "/nonexistent";
+  const auto open = openToOthers(own);
+  return open && !*open ? own : "/nonexistent";
+}
 }  // namespace
 
 std::string runtimeDir() {

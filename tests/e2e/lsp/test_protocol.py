@@ -134,6 +134,15 @@ def test_a_named_file_deeper_down_makes_its_folder_no_place_to_import_from(tmp_p
     assert resolution(f"{tmp_path}/deep/../main.py", f"{tmp_path}//deep/", f"{tmp_path}/deep/main.py") == both
 
 
+def test_what_a_terminal_takes_as_orders_is_written_out(tmp_path):
+    path = tmp_path / "a\x1b[31m\nb\x9b.py"
+    path.write_text("import torch\nx = torch.zeros(2, device='npu:0\x1b]0;t\x07')\ny = torch.zeros(2, device='npu:0')\n")
+    code, out, err = check(str(path), "--devices", "npu:0")
+    assert code == 0 and not err
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", out), repr(out)
+    assert f"{tmp_path}/a\\x1b[31m\\x0ab\\xc2\\x9b.py:3:5: torch.zeros (placement): npu:0\n" in out
+
+
 def test_check_of_the_example():
     code, out, _ = check(EXAMPLE, "--json", "--devices", "npu:0")
     assert code == 0

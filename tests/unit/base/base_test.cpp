@@ -1,3 +1,4 @@
+#include <pwd.h>
 // base: errors, JSON at the edge, metrics, names, settings, paths.
 #include <nlohmann/json.hpp>
 
@@ -154,6 +155,9 @@ TEST_CASE("files are replaced whole, and the runtime folder is private") {
   const std::string home = std::getenv("HOME") ? std::getenv("HOME") : "";
   ::setenv("HOME", "rel", 1);   // no folder may appear wherever a program happens to start
   CHECK((cacheDir()[0] == '/' && configDir()[0] == '/'));
+  ::unsetenv("HOME");
+  if (const passwd* me = ::getpwuid(::getuid()); me && me->pw_dir[0] == '/' && !std::getenv("XDG_CACHE_HOME") && !std::getenv("FLAGOS_CACHE_DIR"))
+    CHECK(cacheDir() == std::string(me->pw_dir) + "/.cache/flagos");   // nothing that is run lies where others may prepare it
   ::setenv("HOME", home.c_str(), 1);
   ::setenv("FLAGOS_RUNTIME_DIR", "rel", 1);
   REQUIRE_FALSE(makeRuntimeDir().ok());
