@@ -13,6 +13,9 @@ void look(Interp& interp, const CallEvent& e) {
   if (e.call != "os.environ") return;
   const Value used = interp.state(0, "$used");
   if (!is(used, V::integer)) return;
+  // A function that sets the variable and then looks at the devices, called once more: the first call was in time.
+  const Node* function = functionAround(e.node);
+  if (function && function->kind == N::def && used->unit == e.unit && used->number > e.node->line && used->node && contains(function, used->node)) return;
   const Node* node = e.node->parent && e.node->parent->kind == N::assign ? e.node->parent : e.node;
   for (const auto& key : e.args->list) {
     if (!is(key.value, V::string) || !key.name.empty() || !kVariables.count(key.value->text)) continue;

@@ -27,7 +27,10 @@ Value Interp::callExternal(const std::string& name, Args& args, const Node* n) {
   }
   if (startsProcess(name, args, n)) return unknown("what runs in another process or thread");
   if (auto v = callLibrary(name, args, n)) return *v;
-  if (auto v = callTorch(name, args, n)) return withTraits(shaped(*v, nullptr, args, name, n), nullptr, args, name);
+  if (auto v = callTorch(name, args, n)) {
+    if (const Arg* out = args.keyword("out"); out && is(out->value, V::tensor)) return out->value;
+    return withTraits(shaped(*v, nullptr, args, name, n), nullptr, args, name);
+  }
   emit(E::foreign, n, name, nullptr, args);
   if (auto v = callEcosystem(name, args, n)) return *v;
   return unknown("`" + name + "()` is outside the workspace");

@@ -67,6 +67,7 @@ Value Interp::evalInner(const Node* n) {
         return a;
       }
       const Value b = eval(n->b);
+      if (!is_or && truth(b) == Truth::no) return b;   // whatever a is: false
       return map(a, [&](const Value& x) {
         const Truth tx = truth(x);
         if (tx == Truth::unknown) return join(x, b);
@@ -336,6 +337,7 @@ Value Interp::binaryOn(const Node* n, const Value& a, const Value& b) {
     if (out) return assumedIf(a->assumed || b->assumed, a->origin.unit ? withOrigin(out, a->origin) : out);
     return unknown("arithmetic that is not followed");
   }
+  if (text.starts_with("%") && b->kind == V::integer && b->number == 0) return unknown("`" + textOf(n, 40) + "`: there is no remainder by 0");
   if (a->kind == V::runtime && (b->kind == V::integer || b->kind == V::runtime)) {
     const auto inner = [](const Value& v) {
       if (v->kind == V::integer) return std::to_string(v->number);

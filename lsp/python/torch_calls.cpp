@@ -119,6 +119,11 @@ bool onlyStars(const Node* n) {
 }  // namespace
 
 Value Interp::factory(const std::string& name, Args& args, const Node* n) {
+  // Written to a tensor that is there: nothing is placed.
+  if (const Arg* out = args.keyword("out"); out && !is(out->value, V::none)) {
+    emit(n, name, nullptr, args);
+    return out->value;
+  }
   const Arg* device = args.keyword("device");
   const auto size = factorySize(name.substr(6), args);
   auto out = makeVal();

@@ -23,6 +23,7 @@ class Scan {
   int line_ = 0, depth_ = 0;
   bool open_ = false;                      // inside the body of `current_`, whose function is indented by `indent_`
   int indent_ = kNone, inner_ = kNone;     // the body's own indentation
+  int opens_ = kNone;                      // the indentation of the line before, if it opens a block
   FunctionBody current_;
   std::vector<FunctionBody> out_;
 
@@ -40,6 +41,7 @@ class Scan {
     if (peek() == '\t' || peek() == '\f') return false;
     const int indent = static_cast<int>(at_ - start);
     if (at_ >= text_.size() || peek() == '#' || peek() == '\n' || peek() == '\r') { char last = 0; return rest(last); }
+    if (opens_ != kNone && indent <= opens_) return false;   // a block that is not indented: refused by Python, read in two ways by a parser
     if (open_ && indent <= indent_) close(static_cast<uint32_t>(start));
     if (open_ && inner_ == kNone) inner_ = indent;
     if (open_ && indent < inner_) return false;   // Python itself refuses it
@@ -48,6 +50,7 @@ class Scan {
     const auto def = static_cast<uint32_t>(at_);
     char last = 0;                         // the last character of the line that is no space and no comment
     if (!rest(last)) return false;
+    opens_ = last == ':' ? indent : kNone;
     if (function && last == ':') {
       indent_ = indent;
       inner_ = kNone;

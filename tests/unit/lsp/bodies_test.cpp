@@ -66,6 +66,13 @@ TEST_CASE("functions that are in a class, a condition or another function are re
   CHECK(later.body(cls->list[2]).size() == 1);
 }
 
+TEST_CASE("a block that is not indented leaves no bodies for later") {
+  for (const char* text : {"class A:\n    def f(self):\n        x = 1\n        def g(self):\n        y = 1\n",
+                           "def f(a):\n    if a:\n    return 1\n", "def f(a):\n\n    # empty\ny = 1\n"})
+    CHECK(functionBodies(text).empty());
+  CHECK(functionBodies("def f(a):\n    if a:\n\n        return 1\n    x = {1:\n2}\n").size() == 1);
+}
+
 TEST_CASE("a tree whose bodies are read later is the tree of the whole text, after random edits too") {
   std::mt19937 random(7);
   const auto below = [&](size_t n) { return static_cast<size_t>(random() % static_cast<uint32_t>(n)); };
