@@ -2,6 +2,8 @@
 // CPU's own operator of the same meaning, on faces.
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/histc.h>
 #include <ATen/ops/mode.h>
 #include <ATen/ops/multi_margin_loss.h>
 #include <torch/library.h>
@@ -9,7 +11,7 @@
 #include "runtime/torch/host_attention.h"
 #include "runtime/torch/host_route.h"
 #include "runtime/torch/install.h"
-#include "runtime/torch/ops/registry.h"
+#include "runtime/torch/ops/composed.h"
 
 namespace flagos::glue {
 namespace {
@@ -144,6 +146,22 @@ void modeOut(const c10::OperatorHandle&, Stack* stack) {
   finish(stack, 5, {values, indices});
 }
 
+// The CPU's histc takes no whole numbers; PyTorch's other accelerators do. (self, bins, min, max)
+at::Tensor histogram(const c10::IValue* a) {
+  const at::Tensor self = a[0].toTensor();
+  if (!at::isIntegralType(self.scalar_type(), false)) return at::histc(self, a[1].toInt(), a[2].toScalar(), a[3].toScalar());
+  return wholeHistogram(self, a[1].toInt(), a[2].toScalar(), a[3].toScalar());
+}
+void histc(const c10::OperatorHandle&, Stack* stack) { finish(stack, 4, {histogram(stack->data() + (stack->size() - 4))}); }
+void histcOut(const c10::OperatorHandle&, Stack* stack) {
+  const auto* a = stack->data() + (stack->size() - 5);
+  const at::Tensor out = a[4].toTensor(), found = histogram(a);
+  TORCH_CHECK(out.scalar_type() == found.scalar_type(), "torch.histc: input tensor and out tensor should have the same dtype, got ",
+              found.scalar_type(), " and ", out.scalar_type());
+  at::native::resize_output(out, found.sizes());
+  finish(stack, 5, {out.copy_(found)});
+}
+
 struct HostRow {
   const char* name;  // without "aten::"
   HostKernel kernel;
@@ -156,6 +174,8 @@ constexpr HostRow kRows[] = {
     {"_thnn_fused_gru_cell", &gruCell},
     {"_thnn_fused_gru_cell_backward", &gruCellBackward},
     {"mode.values", &modeOut},
+    {"histc", &histc},
+    {"histc.out", &histcOut},
     {"_fused_rms_norm_backward", &rmsNormBackward},
     {"multi_margin_loss", &multiMarginLoss},
     {"_scaled_dot_product_fused_attention_overrideable", &hostAttention},

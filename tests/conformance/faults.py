@@ -286,6 +286,26 @@ def remainders():
     same(torch.remainder, wide, small, what="remainder far apart", atol=0, rtol=0)
 
 
+def histograms_of_whole_numbers():
+    for dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+        for count, bins, low, high in itertools.product((0, 1, 50, 5000), (1, 7, 8), (0, -3), (0, 7, 90)):
+            x = torch.randint(0, 100, (count,)).to(dtype)
+            # The CPU counts floating numbers only; the dtype is that of the input, as on PyTorch's other accelerators.
+            want, got = torch.histc(x.double(), bins, low, high).to(dtype), torch.histc(x.to(D), bins, low, high)
+            assert got.dtype == dtype and torch.equal(got.cpu(), want), f"{dtype} of {count}, {bins} bins of {low} to {high}"
+            out = torch.empty(0, dtype=dtype, device=D)
+            assert torch.equal(torch.histc(x.to(D), bins, low, high, out=out).cpu(), want) and torch.equal(out.cpu(), want)
+    x = torch.full((9,), 2**62 + 1, device=D)
+    assert torch.histc(x, 3).tolist() == [0, 9, 0] and torch.histc(x, 3, 0, 5).tolist() == [0, 0, 0]
+    for bins, low, high, text in ((3, 5, 1, "max must be larger"), (3, -2**62, 2**62, "do not fit in 64 bits"), (0, 0, 1, "bins must be > 0")):
+        try:
+            torch.histc(x, bins, low, high)
+        except RuntimeError as error:
+            assert text in str(error), error
+        else:
+            raise AssertionError(f"{bins} bins of {low} to {high} were accepted")
+
+
 # ---- normalisation without running statistics ----
 
 

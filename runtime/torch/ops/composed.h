@@ -30,4 +30,7 @@ Result<void> composed(OpCall& c) {
   return {};
 }
 
+// torch.histc of whole numbers, on any device, in exact whole arithmetic; counts in the dtype of `values`.
+at::Tensor wholeHistogram(const at::Tensor& values, int64_t bins, const at::Scalar& min, const at::Scalar& max);
+
 }  // namespace flagos::glue

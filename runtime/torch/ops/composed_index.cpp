@@ -193,6 +193,7 @@ bool bucketizeFits(const OpCall& c) { return composedFits(c) && c.tensor(1).dim(
 
 // (self, bins, min, max[, out])
 void histc(OpCall& c) {
+  if (!c.tensor(0).is_floating_point()) return give(c, 0, wholeHistogram(c.tensor(0), c.integer(1), c.scalar(2), c.scalar(3)));
   const at::Tensor self = c.tensor(0).reshape({-1});
   const int64_t bins = c.integer(1);
   double low = c.number(2), high = c.number(3);
@@ -212,7 +213,9 @@ void histc(OpCall& c) {
   const at::Tensor index = at::where(inside, bin, at::zeros({}, bin.options())).to(at::kLong);
   give(c, 0, out.scatter_add_(0, index, inside.to(self.scalar_type())));
 }
-bool histcFits(const OpCall& c) { return composedFloatFits<0>(c) && c.integer(1) > 0; }
+bool histcFits(const OpCall& c) {
+  return composedFits(c) && c.value(0).isTensor() && c.tensor(0).scalar_type() != at::kBool && c.integer(1) > 0;
+}
 
 // (self, weights, minlength)
 void bincount(OpCall& c) {
