@@ -181,6 +181,15 @@ bool Interp::moduleAssumed(const Value& instance, int depth) {
   return false;
 }
 
+namespace {
+// The types of other libraries, as in `.to(tl.int64)` of a Triton kernel.
+bool namesDtype(std::string_view dotted) {
+  static const Names types = {"int1", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "bfloat16",
+      "float8e4nv", "float8e5", "float8_e4m3fn", "float8_e5m2"};
+  return types.count(dotted.substr(dotted.rfind('.') == std::string_view::npos ? 0 : dotted.rfind('.') + 1)) > 0;
+}
+}  // namespace
+
 Value Interp::moveTarget(Args& args, const Node* n, bool& is_device, bool receiver_known) {
   is_device = false;
   const Arg* a = args.keyword("device");
@@ -201,7 +210,9 @@ Value Interp::moveTarget(Args& args, const Node* n, bool& is_device, bool receiv
       case V::device: case V::runtime: case V::tensor: case V::integer: devices = true; break;
       case V::instance: (isModule(v) ? devices : other) = true; break;
       case V::dtype: case V::none: other = true; break;
-      default: open = true;
+      case V::external: (namesDtype(v->text) ? other : open) = true; break;
+      // `.to(x.dtype)` casts, whatever is known of x.
+      default: (node->kind == N::attribute && node->text == "dtype" ? other : open) = true;
     }
   });
   is_device = devices || (open && (receiver_known || may_move) && !other);
