@@ -457,6 +457,8 @@ void Interp::runUncalled() {
           v = annotation.ends_with("Tensor")
                   ? tensorOn(unknown("parameter `" + name + "` of " + owner + " has no call in what was read"))
                   : unknown("parameter `" + name + "` of " + owner + " has no call in what was read");
+        } else if (const Value object = annotated(p->c)) {
+          v = object;
         } else if (name == "model" && is(s, V::instance) && derivesFrom(heap_.at(s->object).cls, [](const std::string& base) {
                      return base.starts_with("transformers.") && base.ends_with("Trainer");
                    })) {

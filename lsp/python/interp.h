@@ -191,6 +191,7 @@ class Interp {
   // libraries.cpp
   Value libraryObject(const std::string& call, Args& args);
   Value libraryDevice(const Value& object);
+  Value annotated(const Node* annotation);
   std::optional<Value> libraryAttribute(const std::string& name);
   std::optional<Value> libraryMethod(const Value& object, const std::string& method, Args& args, const Node* n);
   Value onDevice(const Value& v, const Value& device);

@@ -1,5 +1,7 @@
 // Libraries that place for the user: transformers, accelerate, Lightning, torchvision, timm. What they decide when the
 // program runs is said as such, with what the arguments already fix.
+#include <algorithm>
+
 #include "lsp/python/interp.h"
 
 namespace flagos::lsp {
@@ -44,6 +46,14 @@ Value Interp::libraryDevice(const Value& object) {
   return runtimeValue("<" + ownName(object->text, who) + ">", here(nullptr, "decided by " + who + " when the program runs"));
 }
 
+// `fabric: Fabric`: an object of a library that decides devices, or null.
+Value Interp::annotated(const Node* annotation) {
+  if (!annotation || dottedName(annotation).empty()) return nullptr;
+  const Value type = eval(annotation);
+  Args none_given;
+  return is(type, V::external) && !placer(type->text + "()").empty() ? libraryObject(type->text + "()", none_given) : nullptr;
+}
+
 std::optional<Value> Interp::libraryAttribute(const std::string& name) {
   const auto dot = name.rfind('.');
   const std::string base = name.substr(0, dot), slot = name.substr(dot + 1);
@@ -80,6 +90,14 @@ std::optional<Value> Interp::libraryMethod(const Value& object, const std::strin
     note(n, who + " places what it is given, when the program runs");
     if (out.empty()) return unknown("`" + textOf(n, 40) + "` gets nothing that was followed");
     return out.size() == 1 ? out[0] : tuple(std::move(out));
+  }
+  if (method == "launch" && who == "Lightning" && args.at(0)) {   // launch(main, ...) calls main(fabric, ...)
+    const Value function = args.at(0)->value;
+    if (!isAny(function, V::function) && !isAny(function, V::bound)) return std::nullopt;
+    Args handed = args;
+    const auto first = std::find_if(handed.list.begin(), handed.list.end(), [](const Arg& a) { return a.name.empty(); });
+    *first = {"", object, n};
+    return call(function, handed, n);
   }
   if (method == "to_device") return args.at(0) ? placed(args.at(0)->value) : unknown("nothing is moved");
   if (method == "fit" && who == "Lightning") {
