@@ -398,13 +398,23 @@ def autocast():
         assert torch.nn.functional.softmax(torch.mm(a, b), dim=0).dtype == torch.float32
         assert (a + b).dtype == torch.float32
     assert torch.mm(a, b).dtype == torch.float32
-    scaler = torch.amp.GradScaler("npu", init_scale=4.0)
-    w = torch.nn.Parameter(torch.ones(2, device=D))
-    optimizer = torch.optim.SGD([w], lr=1.0)
-    scaler.scale((w * 2).sum()).backward()
-    scaler.step(optimizer)
-    scaler.update()
-    close(w.detach(), torch.tensor([-1.0, -1.0]))
+    from torch.npu.amp import autocast as same
+
+    assert same is torch.npu.amp.autocast
+    for wanted, context in ((torch.float16, torch.npu.amp.autocast()), (torch.bfloat16, torch.npu.amp.autocast(dtype=torch.bfloat16)),
+                            (torch.float32, torch.npu.amp.autocast(enabled=False))):
+        with context:
+            assert torch.mm(a, b).dtype == wanted
+        assert torch.npu.amp.autocast(dtype=torch.bfloat16)(torch.mm)(a, b).dtype == torch.bfloat16
+    for scaler in (torch.amp.GradScaler("npu", init_scale=4.0), torch.npu.amp.GradScaler(init_scale=4.0)):
+        w = torch.nn.Parameter(torch.ones(2, device=D))
+        optimizer = torch.optim.SGD([w], lr=1.0)
+        scaled = scaler.scale((w * 2).sum())
+        close(scaled.detach(), torch.tensor(16.0))
+        scaled.backward()
+        scaler.step(optimizer)
+        scaler.update()
+        close(w.detach(), torch.tensor([-1.0, -1.0]))
 
 
 CHECKS = [f for name, f in list(globals().items()) if callable(f) and getattr(f, "__module__", "") == __name__

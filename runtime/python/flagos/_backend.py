@@ -88,6 +88,8 @@ def _install(torch, core, name):
     npu._set_name(name)
     torch._register_device_module(name, npu)
     sys.modules[f"torch.{name}"] = npu
+    for part in (npu.amp, npu.memory):   # from torch.npu.amp import ...
+        sys.modules[f"torch.{name}.{part.__name__.rpartition('.')[2]}"] = part
     torch.flagos = flagos
     sys.modules["torch.flagos"] = flagos
     torch.utils.generate_methods_for_privateuse1_backend(for_tensor=True, for_module=True, for_storage=True)

@@ -9,7 +9,7 @@ import os
 import torch
 
 import flagos._C as _C
-from flagos import memory
+from flagos import amp, memory
 
 _name = "npu"
 
