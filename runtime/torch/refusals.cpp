@@ -1,6 +1,9 @@
 #include "runtime/torch/refusals.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_nested_tensor_size_native.h>
+#include <ATen/ops/_nested_tensor_storage_offsets_native.h>
+#include <ATen/ops/_nested_tensor_strides_native.h>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/library.h>
@@ -79,6 +82,14 @@ template <c10::DispatchKey key>
 void refuseKey() {
   static torch::Library lib(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
   lib.fallback(torch::CppFunction::makeFromBoxedFunction<&refuseLayout<key>>());
+}
+
+// Autograd reads the sizes of what it records where nothing may throw: a refusal there would end the process.
+void keepNestedSizes() {
+  static torch::Library lib(torch::Library::IMPL, "aten", c10::DispatchKey::NestedTensorPrivateUse1, __FILE__, __LINE__);
+  lib.impl("_nested_tensor_size", TORCH_FN(at::native::_nested_tensor_size));
+  lib.impl("_nested_tensor_strides", TORCH_FN(at::native::_nested_tensor_strides));
+  lib.impl("_nested_tensor_storage_offsets", TORCH_FN(at::native::_nested_tensor_storage_offsets));
 }
 
 // ---- collectives ----
@@ -162,6 +173,7 @@ void installRefusals() {
   refuseKey<c10::DispatchKey::SparseCsrPrivateUse1>();
   refuseKey<c10::DispatchKey::QuantizedPrivateUse1>();
   refuseKey<c10::DispatchKey::NestedTensorPrivateUse1>();
+  keepNestedSizes();
   refuseCollectives();
 }
 
