@@ -209,6 +209,8 @@ void resizeStorage(c10::StorageImpl& storage, size_t bytes) {
 void installCoreOps() {
   namespace native = at::native;
   static torch::Library lib(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  // TransformerEncoder asks this before it makes a nested tensor of padded rows; told no, it works on the padded ones.
+  lib.impl("_nested_tensor_from_mask_left_aligned", +[](const at::Tensor&, const at::Tensor&) { return false; });
   lib.impl("empty.memory_format", &emptyMemoryFormat);
   lib.impl("empty_strided", &emptyStridedOp);
   lib.impl("_efficientzerotensor", &efficientZeroTensor);
