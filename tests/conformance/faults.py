@@ -360,6 +360,23 @@ def zeros_without_memory():
     assert torch.equal(torch.ones(2, 3, device=D).copy_(z).cpu(), torch.zeros(2, 3))
 
 
+def convolutions_keep_channels_last():
+    formats = (torch.contiguous_format, torch.channels_last)
+    for x_format, w_format, kernel, channels, transposed in itertools.product(formats, formats, (1, 3), (1, 4), (False, True)):
+        torch.manual_seed(0)
+        x, w = torch.randn(2, channels, 9, 7), torch.randn(channels, 6, kernel, kernel) if transposed else torch.randn(6, channels, kernel, kernel)
+        found = []
+        for device in ("cpu", D):
+            a = x.to(device, memory_format=x_format, copy=True).requires_grad_()
+            b = w.to(device, memory_format=w_format, copy=True).requires_grad_()
+            y = (F.conv_transpose2d if transposed else F.conv2d)(a, b, torch.ones(6, device=device))
+            y.square().sum().backward()
+            found.append((y.detach(), a.grad, b.grad))
+        for c, n in zip(*found):
+            torch.testing.assert_close(n.cpu(), c, atol=1e-4, rtol=1e-4)
+        assert found[0][0].stride() == found[1][0].stride(), f"{x_format} {w_format} kernel {kernel} of {channels}, transposed {transposed}"
+
+
 def padded_encoders_without_gradients():
     """PyTorch's fast path packs padded rows into nested tensors, which the npu has not: the rows that count are equal."""
     torch.manual_seed(0)

@@ -1,5 +1,6 @@
 // Convolution and its gradients. PyTorch sends every convolution of this device to the two `_overrideable` operators;
 // 1-d ones arrive here as [N, C, L] and run as images of height 1.
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "runtime/opencl/ops/conv.h"
@@ -41,6 +42,13 @@ void describe(const OpCall& c, kde::Signature& s, size_t flags) {
 }
 
 // (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+// Channels last where the input or the weight is, as on the CPU: programs view such results as [N*H*W, C].
+at::Tensor made(at::IntArrayRef sizes, const at::Tensor& input, const at::Tensor& weight) {
+  const auto last = at::MemoryFormat::ChannelsLast;
+  const bool is_last = input.dim() == 4 && (input.suggest_memory_format() == last || weight.suggest_memory_format() == last);
+  return at::empty(sizes, input.options().memory_format(is_last ? last : at::MemoryFormat::Contiguous));
+}
+
 Result<void> forward(OpCall& c) {
   const at::Tensor &input = c.tensor(0), &weight = c.tensor(1);
   const at::Tensor bias = c.tensorOr(2);
@@ -54,7 +62,7 @@ Result<void> forward(OpCall& c) {
     sizes.push_back(a.transposed ? (in - 1) * a.stride[k] - 2 * a.padding[k] + a.dilation[k] * (kernel - 1) + extra[static_cast<size_t>(d)] + 1
                                  : (in + 2 * a.padding[k] - a.dilation[k] * (kernel - 1) - 1) / a.stride[k] + 1);
   }
-  at::Tensor out = c.empty(sizes, input.scalar_type());
+  at::Tensor out = made(sizes, input, weight);
   c.result(out);
   if (out.numel() == 0) return {};
   ocl::TensorRef b;
@@ -73,7 +81,7 @@ Result<void> backward(OpCall& c) {
   const auto mask = c.value(9).toBoolList();
   at::Tensor grad_input, grad_weight, grad_bias;
   if (mask[0]) {
-    grad_input = c.empty(input.sizes(), input.scalar_type());
+    grad_input = made(input.sizes(), input, weight);
     if (grad_input.numel() > 0)
       if (auto ok = ocl::convBackwardInput(c.queue(), ref(grad), ref(weight), ref(grad_input), a, c.variant()); !ok) return ok;
   }
