@@ -47,6 +47,7 @@ torch.where(b, i, 0)|torch.where(b, 1.0, i)|torch.where(b, i, 2.5)|torch.where(b
 torch.nn.functional.pad(x, (1, 2, 0, 3))|torch.nn.functional.pad(x, (-1, 0))|torch.nn.functional.pad(input=x, pad=(0, 1, 2, 3, 4, 5))|x.new_zeros((2, 2), dtype=torch.int64)|x.new_empty(3, 1)|h.new_ones(4)|w.T|x @ w.mT|w.H
 x.flip((0, 1))|torch.roll(x, 2, 1)|x.data|x.sum(-1).T|torch.sum(i)|torch.mean(x, (0, 2))|torch.amax(x, dim=0)|torch.any(b)|torch.std(x)|torch.norm(x)|x.min()|torch.max(x)|torch.max(x, x)|torch.min(x[0], w[:3])
 torch.div(i, 2)|torch.div(i, 2, rounding_mode="floor")|torch.pow(x, 2)|torch.pow(i, 2)|torch.pow(i, 0.5)|torch.pow(x, x)|i.pow(2)|torch.add(i, 1.5)|torch.mul(b, 3)|x.add(1)|i.add(2.5)|x.sub(x)|i.div(3)
+x[[0, 1], [0, 1]]|x[[0, 1], 0]|x[0, :, [1, 2]]|x[[0], :, torch.tensor([1, 2])]|x[True]
 """.replace("\n", "|").strip("|").split("|")
 GIVEN = {"x": "torch.zeros(2, 3, 4)", "w": "torch.zeros(4, 4)", "v": "torch.zeros(4)", "i": "torch.ones(3, 4, dtype=torch.int64)",
          "h": "torch.zeros(2, 3, 4, dtype=torch.float16)", "b": "torch.ones(3, 4, dtype=torch.bool)"}
@@ -109,7 +110,8 @@ UNKNOWN = {
     "shapes": {"x.repeat_interleave(2, 1)", "x.split(2, 1)[0]", "x.split(2, 1)[1]", "x.split([1, 2], 1)[1]", "x.unbind(0)[0]", "x.topk(2)[0]", "x.topk(2, 1)[1]",
                "x.sort()[1]", "x.new_tensor([1, 2])", 'torch.einsum("bij,jk->bik", x, w)', "torch.max(x, 1)[0]", "torch.outer(v, v)", "torch.diag(v)",
                "torch.nn.functional.one_hot(torch.arange(4), 6)", "x[()].sum()", "torch.nn.functional.pad(input=x, pad=(0, 1, 2, 3, 4, 5))", "torch.max(x, x)",
-               "torch.min(x[0], w[:3])", 'torch.div(i, 2, rounding_mode="floor")', "torch.pow(x, x)"},
+               "torch.min(x[0], w[:3])", 'torch.div(i, 2, rounding_mode="floor")', "torch.pow(x, x)",
+               "x[[0, 1], [0, 1]]", "x[[0, 1], 0]", "x[0, :, [1, 2]]", "x[[0], :, torch.tensor([1, 2])]", "x[True]"},
     "modules": {"nn.LSTM(4, 8, proj_size=3)", "nn.MultiheadAttention(8, 2, kdim=4, vdim=6)", "nn.MultiheadAttention(8, 2, add_bias_kv=True)",
                 "nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 3)", "nn.Transformer(8, 2, 1, 1, 16, batch_first=True)",
                 "nn.ParameterList([nn.Parameter(torch.zeros(3))])", "nn.CrossEntropyLoss(weight=torch.zeros(5))"}}
