@@ -231,12 +231,12 @@ int runCheck(const CheckOptions& options) {
   }
   if (!attach_problem.empty()) std::fprintf(stderr, "flagos-lsp: %s\n", attach_problem.c_str());
   if (paths.size() == 1 && skipped == 1) {
-    std::fprintf(stderr, "flagos-lsp: %s: %s\n", files[0].path.c_str(), files[0].skipped.c_str());
+    std::fprintf(stderr, "flagos-lsp: %s: %s\n", visible(files[0].path).c_str(), files[0].skipped.c_str());
     return static_cast<int>(Exit::broken_input);
   }
   // A path that is not there among others is said where a person looks; the contract keeps the exit code.
   for (const auto& f : files)
-    if (std::find(missing.begin(), missing.end(), f.path) != missing.end()) std::fprintf(stderr, "flagos-lsp: %s: %s\n", f.path.c_str(), f.skipped.c_str());
+    if (std::find(missing.begin(), missing.end(), f.path) != missing.end()) std::fprintf(stderr, "flagos-lsp: %s: %s\n", visible(f.path).c_str(), f.skipped.c_str());
   if (!attach_problem.empty()) return static_cast<int>(Exit::no_device);
   return static_cast<int>(error_found ? Exit::found : Exit::ok);
 }

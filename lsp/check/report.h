@@ -37,6 +37,9 @@ struct CheckOptions {
 };
 
 Json reportJson(const std::vector<FileReport>& files, const CheckOptions& options);
+// Names of files and pieces of sources may hold what a terminal takes as orders: those characters are written as \xNN, line
+// ends and tabs too unless they are the text's own.
+std::string visible(std::string_view text, bool lines = false);
 std::string reportText(const std::vector<FileReport>& files, const CheckOptions& options);
 Json reportSarif(const std::vector<FileReport>& files, const CheckOptions& options);
 

@@ -6,8 +6,7 @@
 #include "runtime/base/bytes.h"
 
 namespace flagos::lsp {
-namespace {
-// Names of files and pieces of sources may hold what a terminal takes as orders: those characters are written as \xNN.
+
 std::string visible(std::string_view text, bool lines) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -24,13 +23,14 @@ std::string visible(std::string_view text, bool lines) {
   return out;
 }
 
+namespace {
 std::string place(const FileReport& f, Span span) {
   if (const Cell* cell = f.notebook ? f.notebook->at(span.begin) : nullptr) {
     const Position p = cell->doc.lines().position(cell->doc.text(), span.begin - cell->begin, Encoding::utf8);
-    return visible(f.path, false) + ":cell " + std::to_string(f.notebook->number(*cell) + 1) + ":" + std::to_string(p.line + 1) + ":" + std::to_string(p.character + 1);
+    return visible(f.path) + ":cell " + std::to_string(f.notebook->number(*cell) + 1) + ":" + std::to_string(p.line + 1) + ":" + std::to_string(p.character + 1);
   }
   const Position p = f.analysis.unit->lines.position(f.analysis.unit->text, span.begin, Encoding::utf8);
-  return visible(f.path, false) + ":" + std::to_string(p.line + 1) + ":" + std::to_string(p.character + 1);
+  return visible(f.path) + ":" + std::to_string(p.line + 1) + ":" + std::to_string(p.character + 1);
 }
 }  // namespace
 
@@ -43,7 +43,7 @@ std::string reportText(const std::vector<FileReport>& files, const CheckOptions&
   std::string out;
   size_t sites = 0, resolved = 0, findings = 0;
   for (const auto& f : files) {
-    if (!f.skipped.empty()) { out += visible(f.path, false) + ": skipped: " + f.skipped + "\n"; continue; }
+    if (!f.skipped.empty()) { out += visible(f.path) + ": skipped: " + f.skipped + "\n"; continue; }
     const auto& a = f.analysis;
     for (size_t i = 0; i < a.sites.size(); ++i) {
       const auto& s = a.sites[i];
@@ -59,16 +59,16 @@ std::string reportText(const std::vector<FileReport>& files, const CheckOptions&
       ++sites;
       resolved += s.resolution == "exact" || s.resolution == "candidates";
     }
-    if (f.live && !f.live->ran) out += visible(f.path, false) + ": process " + std::to_string(f.live->pid) + " has not executed this file\n";
+    if (f.live && !f.live->ran) out += visible(f.path) + ": process " + std::to_string(f.live->pid) + " has not executed this file\n";
     if (f.live && f.live->ran) {
-      if (!f.live->same_text) out += visible(f.path, false) + ": file changed since the run; the process runs the old code\n";
+      if (!f.live->same_text) out += visible(f.path) + ": file changed since the run; the process runs the old code\n";
       if (!f.live->also.empty()) out += "also measured:\n";
       for (const auto& m : f.live->also) {
         out += place(f, m.span) + ": " + m.text + "\n";
         for (const auto& l : liveLines(m.live)) out += "    " + l + "\n";
       }
       for (const auto& g : f.live->gone) {
-        out += visible(f.path, false) + ": ";
+        out += visible(f.path) + ": ";
         for (const auto& l : liveLines(g)) { out += l + "\n"; break; }
       }
     }
@@ -80,8 +80,8 @@ std::string reportText(const std::vector<FileReport>& files, const CheckOptions&
     }
     out += functionsText(f);
     if (const auto& b = f.broken)
-      out += visible(f.path, false) + ":" + (b->cell >= 0 ? "cell " + std::to_string(b->cell + 1) + ":" : "") + std::to_string(b->line) + ":" + std::to_string(b->column) + ": " + brokenText(*b) + "\n";
-    if (a.gave_up) out += visible(f.path, false) + ": not all was followed: " + a.gave_up_why + "\n";
+      out += visible(f.path) + ":" + (b->cell >= 0 ? "cell " + std::to_string(b->cell + 1) + ":" : "") + std::to_string(b->line) + ":" + std::to_string(b->column) + ": " + brokenText(*b) + "\n";
+    if (a.gave_up) out += visible(f.path) + ": not all was followed: " + a.gave_up_why + "\n";
   }
   out += memoryText(files);
   out += counted(sites, "device site");

@@ -140,6 +140,10 @@ def test_what_a_terminal_takes_as_orders_is_written_out(tmp_path):
     code, out, err = check(str(path), "--devices", "npu:0")
     assert code == 0 and not err
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", out), repr(out)
+    for bad in (str(tmp_path / "absent\x1b[31m.py"), str(path) + "\n"):   # what goes to stderr, too
+        code, out, err = check(bad, "--devices", "npu:0")
+        assert code == 4 and err.count("\n") == 1 and not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", out + err), repr(out + err)
+    _, out, _ = check(str(path), "--devices", "npu:0")
     assert f"{tmp_path}/a\\x1b[31m\\x0ab\\xc2\\x9b.py:3:5: torch.zeros (placement): npu:0\n" in out
 
 
