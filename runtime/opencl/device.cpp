@@ -17,7 +17,8 @@
 namespace flagos::ocl {
 
 DeviceImpl::DeviceImpl(uint32_t index, cl_device_id id, dal::DeviceDescription description, bool shared)
-    : index_(index), id_(id), description_(std::move(description)), shared_(shared) {}
+    : index_(index), id_(id), description_(std::move(description)), shared_(shared),
+      direct_(shared && (deviceValue<cl_device_type>(id, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_CPU)) {}
 
 Result<std::unique_ptr<DeviceImpl>> DeviceImpl::open(uint32_t index, cl_platform_id platform, cl_device_id id,
                                                      dal::DeviceDescription description, bool shared,

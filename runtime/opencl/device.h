@@ -22,6 +22,9 @@ class Device {
   virtual cl_device_id id() const noexcept = 0;
   virtual cl_context context() const noexcept = 0;
   virtual bool sharedMemory() const noexcept = 0;           // after FLAGOS_SHARED_MEMORY
+  // Kernels run in this process on the pool's own pages: an address in the range means to them what it means to us, so
+  // a launch may carry addresses in place of buffers, whose bookkeeping costs a driver more than a small kernel runs.
+  virtual bool directAddresses() const noexcept = 0;
   virtual ProgramCache& programs() noexcept = 0;
   virtual mou::Pool& pool() noexcept = 0;
   virtual Queue& queue(uint32_t id = 0) noexcept = 0;       // 0 = default; others made on demand (at most 32)

@@ -26,6 +26,7 @@ class DeviceImpl final : public Device, public mou::DeviceMemory {
   cl_device_id id() const noexcept override { return id_; }
   cl_context context() const noexcept override { return context_; }
   bool sharedMemory() const noexcept override { return shared_; }
+  bool directAddresses() const noexcept override { return direct_; }
   ProgramCache& programs() noexcept override { return *programs_; }
   mou::Pool& pool() noexcept override { return *pool_; }
   Queue& queue(uint32_t id) noexcept override;
@@ -53,7 +54,7 @@ class DeviceImpl final : public Device, public mou::DeviceMemory {
   const uint32_t index_;
   const cl_device_id id_;
   dal::DeviceDescription description_;
-  const bool shared_;
+  const bool shared_, direct_;
   cl_context context_ = nullptr;
   std::mutex queues_mutex_;
   std::array<std::atomic<QueueImpl*>, kQueues> queues_{};

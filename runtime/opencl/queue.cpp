@@ -16,7 +16,7 @@
 namespace flagos::ocl {
 namespace {
 
-constexpr uint64_t kFlushEvery = 16;
+constexpr uint64_t kLookEvery = 16;  // submissions between looks at what is done
 constexpr size_t kHostCopy = size_t{64} << 10;
 constexpr size_t kSmall = 2;  // work-items: a wide kernel gives each thousands of elements
 
@@ -139,7 +139,7 @@ void QueueImpl::retire(bool ask_driver) {
 
 std::optional<Error> QueueImpl::makeRoom(std::unique_lock<std::mutex>& lock) {
   const uint64_t last = submitted_.load(std::memory_order_relaxed);
-  if (last % kFlushEvery == 0) retire(true);
+  if (last % kLookEvery == 0) retire(true);
   while (submitted_.load(std::memory_order_relaxed) - done_.load(std::memory_order_relaxed) >= kRing) {
     // Half the ring, so that the queue does not run dry while we wake up.
     cl_event event = at(done_.load(std::memory_order_relaxed) + kRing / 2).event;
@@ -160,7 +160,11 @@ void QueueImpl::push(cl_event event, uint64_t host_ns, Command command, uint32_t
   const uint64_t ticket = submitted_.load(std::memory_order_relaxed) + 1;
   at(ticket) = Entry{event, currentTag(), host_ns, command, name, first, std::move(stamp)};
   submitted_.store(ticket, std::memory_order_release);
-  if (++unflushed_ >= kFlushEvery || (gate_ && !small)) flush();
+  if (++unflushed_ < batch_ && !(gate_ && !small)) return;
+  // What stands before this batch keeps the device busy meanwhile: the next one may be longer, and is woken for once.
+  const bool busy = ticket - done_.load(std::memory_order_relaxed) > unflushed_;
+  batch_ = busy ? std::min(batch_ * 2, kMostBatch) : kLeastBatch;
+  flush();
 }
 
 // Whether a driver may compile for this launch. PoCL moreover keeps at most 128 compiled kernel shapes loaded, and aborts

@@ -97,7 +97,9 @@ class QueueImpl final : public Queue {
   std::optional<Error> open_error_;
   mutable std::mutex mutex_;
   std::atomic<uint64_t> submitted_{0}, done_{0};
-  uint64_t unflushed_ = 0;
+  // What was submitted starts in batches: small ones where the device is idle, larger ones while it is busy anyhow.
+  static constexpr uint64_t kLeastBatch = 16, kMostBatch = 128;
+  uint64_t unflushed_ = 0, batch_ = kLeastBatch;
   cl_event gate_ = nullptr;              // what was submitted since the last flush waits for it
   uint64_t last_end_ns_ = 0;
   int waits_ = 0;                        // real ones, counted up to a few

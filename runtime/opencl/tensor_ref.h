@@ -14,6 +14,7 @@ inline constexpr int kMaxDims = 12;
 struct TensorRef {
   cl_mem buffer = nullptr;
   int64_t offset = 0;                          // elements (of dtype) from the start of the buffer
+  char* base = nullptr;                        // the buffer's first byte in the pool's range; null = unknown
   DType dtype = DType::float32;
   int ndim = 0;
   std::array<int64_t, kMaxDims> sizes{};       // elements

@@ -37,7 +37,9 @@
 #include <memory>
 
 #include "runtime/kde/epoch.h"
+#include "runtime/opencl/ops/elementwise.h"
 #include "runtime/torch/allocator.h"
+#include "runtime/torch/core_ops.h"
 #include "runtime/torch/host_route.h"
 #include "runtime/torch/install.h"
 #include "runtime/torch/ops/registry.h"
@@ -105,7 +107,17 @@ struct Remembered {
   Place place = Place::host;
   ocl::Variant variant = ocl::Variant::wide;
   const kde::Route* route = nullptr;
+  ocl::FlatLaunch flat;  // what a pointwise one came to, if it can be made again
+  at::ScalarType result = at::kFloat;
 };
+
+// An operand of a launch that is made again.
+ocl::FlatOperand operandOf(const at::Tensor& t) {
+  const mou::Block& block = *blockOf(*t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  const auto item = static_cast<int64_t>(t.element_size());
+  return {static_cast<cl_mem>(mou::slabHandle(block)), static_cast<char*>(block.address) - block.offset,
+          static_cast<int64_t>(block.offset) / item + t.storage_offset()};
+}
 
 // Whether the result of a pointwise operator is contiguous for sure: all tensors of the device are, and of one shape.
 bool contiguousResult(const kde::Signature& s) {
@@ -124,7 +136,8 @@ bool contiguousResult(const kde::Signature& s) {
 Remembered& slotOf(const Key& k) {
   constexpr size_t kSlots = 512;
   thread_local std::unique_ptr<Remembered[]> table = std::make_unique<Remembered[]>(kSlots);
-  return table[((k.signature.hash() ^ k.others) * 0x9e3779b97f4a7c15u) >> (64 - 9)];
+  const uint64_t idle = k.signature.queue_idle;  // a loop that waits meets both states in turn: a slot each
+  return table[((k.signature.hash() ^ k.others ^ idle << 60) * 0x9e3779b97f4a7c15u) >> (64 - 9)];
 }
 
 // ---- arguments as the CPU kernel takes them ----
@@ -191,17 +204,61 @@ struct Typed<Op, general, R(A...)> {
     const bool known = d.place == Place::host ? device->sharedMemory()
                                               : d.place == Place::opencl && kFunctional && pointwise && contiguousResult(key.signature);
     if (d.route && known && !d.route->open && d.route->op == name)
-      r = {key.signature, key.others, epoch, key.signature.queue_idle, d.place, d.variant, d.route};
+      r = {key.signature, key.others, epoch, key.signature.queue_idle, d.place, d.variant, d.route, {}, {}};
     return std::forward<decltype(out)>(out);
   }
 
  private:
-  static at::Tensor onQueue(ocl::Device& device, const Remembered& r, A... args) {
+  static at::Tensor onQueue(ocl::Device& device, Remembered& r, A... args) {
     SiteScope site;
     ocl::currentTag().route = r.route->id;
     telemetry::countCall(site.site(), r.route->id);
+    if (r.flat.kernel) return again(device, r, args...);
     std::array<c10::IValue, sizeof...(A)> boxed{c10::IValue(args)...};
-    return launchFunctional(*pointwise, *schema, boxed.data(), device, *r.route, r.variant);
+    ocl::FlatRecord record;
+    at::Tensor out = launchFunctional(*pointwise, *schema, boxed.data(), device, *r.route, r.variant);
+    note(r, record, out, args...);
+    return out;
+  }
+
+  static constexpr size_t kTensors = (size_t{0} + ... + size_t{std::is_same_v<A, const at::Tensor&>});
+
+  // The tensors of a call, which of this device all are where a launch is made again.
+  static std::array<const at::Tensor*, kTensors> tensorsOf(A... args) {
+    std::array<const at::Tensor*, kTensors> all{};
+    size_t n = 0;
+    const auto take = [&](const auto& arg) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(arg)>, at::Tensor>) all[n++] = &arg;
+    };
+    (take(args), ...);
+    return all;
+  }
+
+  // A launch can be made again where there was one, and it took the call's tensors as they are, in their order.
+  static void note(Remembered& r, const ocl::FlatRecord& record, const at::Tensor& out, A... args) {
+    const auto tensors = tensorsOf(args...);
+    if (record.launch.launches != 1 || !record.launch.kernel || record.launch.operands != tensors.size() + 1) return;
+    std::array<ocl::FlatOperand, kTensors + 1> operands{operandOf(out)};
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (!isNpu(*tensors[i])) return;
+      operands[i + 1] = operandOf(*tensors[i]);
+      // Of one tensor given twice, its order would not be known.
+      for (size_t k = 0; k <= i; ++k)
+        if (operands[k] == operands[i + 1]) return;
+    }
+    if (!std::equal(operands.begin(), operands.end(), record.operands.begin())) return;
+    r.result = out.scalar_type();
+    r.flat = record.launch;
+  }
+
+  static at::Tensor again(ocl::Device& device, const Remembered& r, A... args) {
+    const auto tensors = tensorsOf(args...);
+    at::Tensor out = emptyOn(static_cast<int>(device.index()), tensors[0]->sizes(), r.result);
+    std::array<ocl::FlatOperand, kTensors + 1> operands{operandOf(out)};
+    for (size_t i = 0; i < tensors.size(); ++i) operands[i + 1] = operandOf(*tensors[i]);
+    const Result<void> done = ocl::relaunch(currentQueue(device), r.flat, operands);
+    TORCH_CHECK(done.ok(), nameText(name), " on npu:", device.index(), " by ", nameText(r.route->kernel), ": ", done.error().text());
+    return out;
   }
 
   static R onHost(ocl::Device& device, const kde::Route& route, A... args) {

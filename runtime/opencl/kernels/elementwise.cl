@@ -17,30 +17,45 @@ typedef struct { long v[META_LONGS]; } Meta;
 #define ST1(v, p, i) CAT2(ST1_, KO)(v, p, i)
 #define STV(v, p, i) CAT2(STV_, KO)(v, p, i)
 
-#define PARAM_OUT global CAT2(PTR_, KO)* out0
+#ifdef ADDRESSES  // [6..9] are where the elements lie: no buffers to keep books about
+#define AT(k, buffer, i) (global CAT2(PTR_, k)*)m.v[i]
+#define PARAMS const Meta m
+#else
+#define AT(k, buffer, i) buffer + m.v[i]
 #if NIN > 0
 #define PARAM_A , global const CAT2(PTR_, K0)* in0
-#define BASE_A global const CAT2(PTR_, K0)* pa = in0 + m.v[7];
 #else
 #define PARAM_A
-#define BASE_A
 #endif
 #if NIN > 1
 #define PARAM_B , global const CAT2(PTR_, K1)* in1
-#define BASE_B global const CAT2(PTR_, K1)* pb = in1 + m.v[8];
 #else
 #define PARAM_B
-#define BASE_B
 #endif
 #if NIN > 2
 #define PARAM_C , global const CAT2(PTR_, K2)* in2
-#define BASE_C global const CAT2(PTR_, K2)* pc = in2 + m.v[9];
 #else
 #define PARAM_C
+#endif
+#define PARAMS global CAT2(PTR_, KO)* out0 PARAM_A PARAM_B PARAM_C, const Meta m
+#endif
+
+#if NIN > 0
+#define BASE_A global const CAT2(PTR_, K0)* pa = AT(K0, in0, 7);
+#else
+#define BASE_A
+#endif
+#if NIN > 1
+#define BASE_B global const CAT2(PTR_, K1)* pb = AT(K1, in1, 8);
+#else
+#define BASE_B
+#endif
+#if NIN > 2
+#define BASE_C global const CAT2(PTR_, K2)* pc = AT(K2, in2, 9);
+#else
 #define BASE_C
 #endif
-#define PARAMS PARAM_OUT PARAM_A PARAM_B PARAM_C, const Meta m
-#define BASES global CAT2(PTR_, KO)* po = out0 + m.v[6]; BASE_A BASE_B BASE_C
+#define BASES global CAT2(PTR_, KO)* po = AT(KO, out0, 6); BASE_A BASE_B BASE_C
 
 #ifdef WIDE
 

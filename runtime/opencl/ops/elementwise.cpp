@@ -13,8 +13,8 @@ constexpr std::string_view kKindNames[] = {"f32", "f64", "f16", "bf16", "i8", "i
 constexpr std::string_view kComputeNames[] = {"float", "double", "int", "long", "ushort", "uint", "ulong", "none"};
 
 // Launch data of elementwise.cl, in its order.
-struct FlatMeta { int64_t v[10]; };
-struct RowsMeta { int64_t v[71]; };
+using FlatMeta = std::array<int64_t, 10>;
+using RowsMeta = std::array<int64_t, 71>;
 
 enum class Form : uint8_t { flat, rows, tiles };
 constexpr std::string_view kForms[] = {"flat", "rows", "tiles"};
@@ -39,15 +39,23 @@ bool makeTiles(Layout& l) noexcept {
   return false;
 }
 
-template <class Meta>
-Result<void> launchWith(Queue& queue, const Kernel& kernel, Range range, std::span<const TensorRef> in,
-                        const TensorRef& out, const Meta& meta) {
+// meta: FlatMeta's or RowsMeta's longs. Places of the operands are filled in.
+Result<void> launchWith(Queue& queue, const Kernel& kernel, const Range& range, std::span<const FlatOperand> operands,
+                        const uint8_t* bytes, bool direct, std::span<int64_t> meta) {
   std::array<Arg, 5> args;
   size_t count = 0;
-  args[count++] = Arg::buffer(out.buffer);
-  for (const TensorRef& t : in) args[count++] = Arg::buffer(t.buffer);
-  args[count++] = Arg::pointer(&meta, sizeof meta);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const FlatOperand& o = operands[i];
+    meta[6 + i] = direct ? reinterpret_cast<int64_t>(o.base + o.offset * bytes[i]) : o.offset;
+    if (!direct) args[count++] = Arg::buffer(o.buffer);
+  }
+  args[count++] = Arg::pointer(meta.data(), meta.size_bytes());
   return queue.launch(kernel, range, args.data(), count);
+}
+
+FlatRecord*& recording() noexcept {
+  thread_local FlatRecord* record = nullptr;
+  return record;
 }
 
 // Flat: everything walks with stride 1, or stays on one element.
@@ -161,6 +169,14 @@ int64_t wideChunk(Queue& queue, int64_t n, int64_t least) noexcept {
   return (chunk + 15) / 16 * 16;
 }
 
+FlatRecord::FlatRecord() noexcept : outer_(recording()) { recording() = this; }
+FlatRecord::~FlatRecord() { recording() = outer_; }
+
+Result<void> relaunch(Queue& queue, const FlatLaunch& launch, std::span<const FlatOperand> operands) {
+  FlatMeta meta = launch.meta;
+  return launchWith(queue, *launch.kernel, launch.range, operands, launch.bytes.data(), launch.direct, meta);
+}
+
 Result<void> elementwise(Queue& queue, const Elementwise& e, std::span<const TensorRef> in, const TensorRef& out,
                          Variant variant) {
   std::array<TensorRef, 4> refs;
@@ -174,19 +190,25 @@ Result<void> elementwise(Queue& queue, const Elementwise& e, std::span<const Ten
   if (n == 0) return {};
 
   std::array<Kind, 4> kinds{};
+  std::array<FlatOperand, 4> places{};
+  std::array<uint8_t, 4> bytes{};
+  bool direct = queue.device().directAddresses();
   uint64_t kind_bits = 0;
   for (size_t i = 0; i < operands; ++i) {
     kinds[i] = e.raw ? rawKind(dtypeBytes(refs[i].dtype)) : kindOf(refs[i].dtype);
     if (kinds[i] == Kind::none)
       return fail(std::string(e.name) + ": no OpenCL kernel for dtype " + std::string(dtypeName(refs[i].dtype)));
     kind_bits |= uint64_t(kinds[i]) << (4 * i);
+    places[i] = {refs[i].buffer, refs[i].base, refs[i].offset};
+    bytes[i] = static_cast<uint8_t>(dtypeBytes(refs[i].dtype));
+    direct &= refs[i].base != nullptr;
   }
   const bool index32 = fits32(l), wide = variant == Variant::wide;
   uint32_t broadcast = 0;
   Form form = isFlat(l, broadcast) ? Form::flat : Form::rows;
   if (form == Form::rows && wide && !e.indexed && makeTiles(l)) form = Form::tiles;
   const uint64_t key = (uint64_t{1} << 56) | (uint64_t{e.op} << 40) | (uint64_t(e.compute) << 36) |
-                       (uint64_t{in.size()} << 32) | (uint64_t{broadcast} << 28) | (uint64_t{index32} << 27) |
+                       (uint64_t{direct} << 39) | (uint64_t{in.size()} << 32) | (uint64_t{broadcast} << 28) | (uint64_t{index32} << 27) |
                        (uint64_t{wide} << 26) | (uint64_t(form) << 24) | kind_bits;
   Result<const Kernel*> kernel = cachedKernel(queue, key, kForms[static_cast<size_t>(form)], [&] {
     KernelText t;
@@ -200,6 +222,7 @@ Result<void> elementwise(Queue& queue, const Elementwise& e, std::span<const Ten
     }
     s += kFormDefines[static_cast<size_t>(form)];
     if (e.indexed) s += "#define INDEXED\n";
+    if (direct) s += "#define ADDRESSES\n";
     s += e.extra;
     s += "#define EXPR ";
     s += e.expr;
@@ -234,21 +257,27 @@ Result<void> elementwise(Queue& queue, const Elementwise& e, std::span<const Ten
     for (size_t i = 0; i < 4; ++i) v[i] = static_cast<int64_t>(e.scalars[i]);
     v[4] = n;
     v[5] = chunk;
-    for (size_t i = 0; i < operands; ++i) v[6 + i] = refs[i].offset;
   };
+  const std::span<const FlatOperand> given(places.data(), operands);
+  FlatRecord* record = recording();
+  if (record) ++record->launch.launches;
   if (form == Form::flat) {
     FlatMeta meta{};
-    head(meta.v);
-    return launchWith(queue, **kernel, range, in, out, meta);
+    head(meta.data());
+    if (record) {
+      record->launch = {*kernel, range, meta, bytes, static_cast<uint8_t>(operands), direct, record->launch.launches};
+      record->operands = places;
+    }
+    return launchWith(queue, **kernel, range, given, bytes.data(), direct, meta);
   }
   RowsMeta meta{};
-  head(meta.v);
-  meta.v[10] = l.ndim;
+  head(meta.data());
+  meta[10] = l.ndim;
   for (size_t d = 0; d < static_cast<size_t>(l.ndim); ++d) {
-    meta.v[11 + d] = l.sizes[d];
-    for (size_t k = 0; k < operands; ++k) meta.v[23 + 12 * k + d] = l.strides[k][d];
+    meta[11 + d] = l.sizes[d];
+    for (size_t k = 0; k < operands; ++k) meta[23 + 12 * k + d] = l.strides[k][d];
   }
-  return launchWith(queue, **kernel, range, in, out, meta);
+  return launchWith(queue, **kernel, range, given, bytes.data(), direct, meta);
 }
 
 }  // namespace flagos::ocl

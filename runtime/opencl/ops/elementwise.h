@@ -58,6 +58,40 @@ struct Elementwise {
   bool heavy = false;              // transcendental: smaller chunks pay
   std::array<uint64_t, 4> scalars{};  // bits, as the compute type
 };
+
+// A launch of the flat form as it was made: it can be made again on other operands of the same dtypes and sizes without
+// being worked out again.
+struct FlatLaunch {
+  const Kernel* kernel = nullptr;  // null: nothing was launched, or not flat
+  Range range;
+  std::array<int64_t, 10> meta{};
+  std::array<uint8_t, 4> bytes{};  // of an element, per operand
+  uint8_t operands = 0;
+  bool direct = false;             // by addresses (Device::directAddresses)
+  int launches = 0;                // made while recording, of any form: more than one cannot be made again as one
+};
+struct FlatOperand {
+  cl_mem buffer = nullptr;
+  char* base = nullptr;
+  int64_t offset = 0;  // elements
+  bool operator==(const FlatOperand&) const = default;
+};
+// Operands: out first, then the inputs as they were.
+Result<void> relaunch(Queue& queue, const FlatLaunch& launch, std::span<const FlatOperand> operands);
+
+// While it lives, what elementwise() launches in this thread is noted in it.
+class FlatRecord {
+ public:
+  FlatRecord() noexcept;
+  ~FlatRecord();
+  FlatRecord(const FlatRecord&) = delete;
+  FlatLaunch launch;
+  std::array<FlatOperand, 4> operands{};
+
+ private:
+  FlatRecord* outer_;
+};
+
 Result<void> elementwise(Queue& queue, const Elementwise& e, std::span<const TensorRef> in, const TensorRef& out,
                          Variant variant);
 

@@ -356,6 +356,7 @@ ocl::TensorRef ref(const at::Tensor& t) {
   ocl::TensorRef r;
   r.buffer = static_cast<cl_mem>(mou::slabHandle(*block));
   r.offset = static_cast<int64_t>(block->offset) / item + t.storage_offset();
+  r.base = static_cast<char*>(block->address) - block->offset;
   r.dtype = toDType(t.scalar_type());
   r.ndim = static_cast<int>(t.dim());
   for (int64_t d = 0; d < t.dim(); ++d) {

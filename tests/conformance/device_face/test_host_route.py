@@ -89,6 +89,40 @@ def test_the_short_path_to_the_queue_gives_the_cpus_values_and_strides(shared):
     assert wrong == "[]" and int(count) > 150
 
 
+@pytest.mark.parametrize("shared", [1, 0])
+def test_a_launch_that_is_made_again_takes_the_new_operands(shared):
+    """Same shapes and numbers, other tensors: offsets, one tensor in two places, results that are operands, freed memory."""
+    code = """
+    import torch
+    torch.manual_seed(0)
+    base = torch.rand(9, 64)
+    npu = base.to("npu")
+    OPS = [lambda a, b: torch.add(a, b, alpha=2), lambda a, b: torch.add(a, b, alpha=3), lambda a, b: a - b, lambda a, b: a * b, lambda a, b: a / b,
+           lambda a, b: a > b, lambda a, b: a == b, lambda a, b: torch.sqrt(a), lambda a, b: a ** 2, lambda a, b: a ** 3]
+    wrong = []
+    for number, f in enumerate(OPS):
+        for i, k in [(0, 0), (0, 0), (0, 1), (1, 0), (2, 3), (4, 4), (5, 6), (6, 5), (8, 7)]:
+            expected, got = f(base[i], base[k]), f(npu[i], npu[k])
+            if got.dtype != expected.dtype or not torch.allclose(got.cpu(), expected, rtol=3e-6, atol=0): wrong.append((number, i, k))
+    chain, on_cpu = npu[0], base[0]
+    for i in range(200):      # freed blocks come back as other operands while launches wait
+        chain, on_cpu = chain * npu[i % 9] + npu[(i + 1) % 9], on_cpu * base[i % 9] + base[(i + 1) % 9]
+        if i == 100: torch.npu.empty_cache()
+    if not torch.allclose(chain.cpu(), on_cpu, rtol=1e-5): wrong.append("chain")
+    for dtype in (torch.bfloat16, torch.float16, torch.int32, torch.bool, torch.float32):    # the same sizes in another dtype
+        a = (base > 0.5) if dtype is torch.bool else (base * 100).to(dtype)
+        x = a.to("npu")
+        for i in range(3):
+            if not torch.equal((x[i] * x[i + 1]).cpu(), a[i] * a[i + 1]): wrong.append(str(dtype))
+    grown = [(n, (torch.ones(n, device="npu") + torch.ones(n, device="npu")).sum().item()) for n in (1, 2, 2, 2, 17, 17, 17, 100_000, 100_000, 100_000)]
+    wrong += [pair for pair in grown if pair[1] != 2 * pair[0]]
+    with torch.npu.stream(torch.npu.Stream()):
+        if not torch.equal((npu[0] + npu[1]).cpu(), base[0] + base[1]): wrong.append("stream")
+    print(wrong)
+    """
+    assert good(code, FLAGOS_ROUTE="opencl", FLAGOS_SHARED_MEMORY=shared) == "[]\n"
+
+
 def test_the_short_path_is_counted_as_the_long_one():
     """Calls of a line are counted for `host.aten` under the operator's name; live bytes belong to the line that asked."""
     code = """

@@ -161,6 +161,7 @@ class Tensor {
   TensorRef ref() const {
     TensorRef t;
     t.buffer = buffer();
+    t.base = static_cast<char*>(block_->address) - block_->offset;
     t.dtype = dtype_;
     t.offset = static_cast<int64_t>(block_->offset / dtypeBytes(dtype_)) + shape_.offset;
     t.ndim = static_cast<int>(shape_.sizes.size());

@@ -183,6 +183,17 @@ TEST_CASE("small launches are held until somebody asks, many or large ones start
   CHECK(becomes(6));
   for (int i = 0; i < 16; ++i) REQUIRE(add(2));
   CHECK(becomes(22));
+  REQUIRE(q.finish().ok());
+  // While the device is busy anyhow, more are held: 32 behind two times 16.
+  REQUIRE(q.launch(kernel("spin"), one(), {Arg::buffer(memOf(b)), Arg::of<cl_ulong>(b->offset / 4 + 8), Arg::of<cl_int>(100000000)}).ok());
+  for (int i = 0; i < 31 + 20; ++i) REQUIRE(add(1));
+  CHECK(becomes(22 + 31));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK(*seen == 22 + 31);
+  for (int i = 0; i < 12; ++i) REQUIRE(add(1));
+  CHECK(becomes(22 + 63));
+  REQUIRE(q.finish().ok());
+  *seen = 22;
   Queue& other = dev().queue(3);
   REQUIRE(add(1));
   REQUIRE(other.waitFor(q, q.submitted()).ok());  // must not wait for a command that nobody starts
