@@ -1,8 +1,9 @@
-// The hottest operators without boxing: on the host route, and pointwise ones on the queue. The general path runs such a call twice through the dispatcher
-// (PyTorch's functional form makes the output, then calls our boxed `.out`, which boxes again for the CPU). Here the
-// functional or in-place form is a typed kernel: where the same call was routed to the host before, the CPU's own
-// functional kernel runs on faces at once; where it went to a pointwise kernel, that is launched into a fresh result. Every
-// other call takes the general path, which decides, and is remembered.
+// The hottest operators without boxing: on the host route, and pointwise ones on the queue. The general path runs such a
+// call twice through the dispatcher (PyTorch's functional form makes the output, then calls our boxed `.out`, which boxes
+// again for the CPU). Here the functional or in-place form is a typed kernel: where the same call was routed to the host
+// before, the CPU's own kernel runs on faces at once; where it went to a pointwise kernel, that is launched, and from the
+// third time on made again from what it came to, with the addresses of the new tensors. Every other call takes the general
+// path, which decides, and is remembered.
 //
 // What was decided is reused only while the router's rules are the same (its epoch), for the same operator, dtypes, shapes,
 // layouts, other arguments and state of the queue; calls are counted for the same route.
@@ -34,6 +35,7 @@
 #include <ATen/ops/tanh_compositeexplicitautogradnonfunctional_dispatch.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "runtime/kde/epoch.h"
@@ -119,17 +121,26 @@ ocl::FlatOperand operandOf(const at::Tensor& t) {
           static_cast<int64_t>(block.offset) / item + t.storage_offset()};
 }
 
-// Whether the result of a pointwise operator is contiguous for sure: all tensors of the device are, and of one shape.
+// Whether the result of a pointwise operator is contiguous and of the shape of an argument for sure: all tensors of the
+// device are contiguous, and those of another shape only repeat along it.
 bool contiguousResult(const kde::Signature& s) {
-  const kde::ArgSig* first = nullptr;
+  const kde::ArgSig* full = nullptr;
   for (size_t i = 0; i < s.nargs; ++i) {
     const kde::ArgSig& a = s.args[i];
     if (!a.on_device) continue;
     if (a.layout != kde::Layout::contiguous || a.rank > kde::kMaxRank) return false;
-    if (!first) first = &a;
-    if (a.rank != first->rank || !std::equal(a.sizes.begin(), a.sizes.begin() + a.rank, first->sizes.begin())) return false;
+    if (!full || a.rank > full->rank || (a.rank == full->rank && full->sizes < a.sizes)) full = &a;
   }
-  return first != nullptr;
+  if (!full) return false;
+  for (size_t i = 0; i < s.nargs; ++i) {
+    const kde::ArgSig& a = s.args[i];
+    if (!a.on_device) continue;
+    for (size_t d = 0; d < a.rank; ++d) {
+      const int64_t of_full = full->sizes[full->rank - a.rank + d];
+      if (a.sizes[d] != of_full && a.sizes[d] != 1) return false;
+    }
+  }
+  return true;
 }
 
 // One slot a hash, a table a thread: no lock, and a collision only costs the general path.
@@ -165,7 +176,9 @@ class CpuArguments {
 };
 
 template <class T>
-constexpr bool kBoxes = std::is_same_v<T, const at::Tensor&> || std::is_same_v<T, const at::Scalar&> || std::is_same_v<T, std::string_view>;
+constexpr bool kIsTensor = std::is_same_v<std::decay_t<T>, at::Tensor>;
+template <class T>
+constexpr bool kBoxes = kIsTensor<T> || std::is_same_v<T, const at::Scalar&> || std::is_same_v<T, std::string_view>;
 
 template <class Op, auto general, class Schema>
 struct Typed;
@@ -176,11 +189,13 @@ struct Typed<Op, general, R(A...)> {
   static inline NameId name = 0;  // of the `.out` operator, which the general path routes and counts
   static inline const NativeOp* pointwise = nullptr;  // its row, if it is one
   static inline const c10::FunctionSchema* schema = nullptr;
-  static constexpr bool kFunctional = std::is_same_v<R, at::Tensor> && (kBoxes<A> && ...);
+  static constexpr bool kInPlace = std::is_same_v<R, at::Tensor&>;
+  static constexpr bool kOnQueue = (std::is_same_v<R, at::Tensor> || kInPlace) && (kBoxes<A> && ...);
 
   static R call(A... args) {
     Key key;
     (look(key, args), ...);
+    mix(key, kInPlace);
     ocl::Device* device = key.plain ? openedDevice(key.device) : nullptr;
     if (!device) {
       const HideOut hide;
@@ -193,16 +208,21 @@ struct Typed<Op, general, R(A...)> {
     const uint32_t epoch = kde::epochOf(router(key.device));
     Remembered& r = slotOf(key);
     if (r.epoch == epoch && r.idle == key.signature.queue_idle && r.others == key.others && r.signature == key.signature) {
-      // The in-place form has the same signature, and finds what the functional one left.
       if (r.place == Place::host) return onHost(*device, *r.route, args...);
-      if constexpr (kFunctional) return onQueue(*device, r, args...);
+      if constexpr (kOnQueue && !kInPlace) return onQueue(*device, r, args...);
+      if constexpr (kOnQueue && kInPlace) {
+        if (!overlaps(args...)) {
+          onQueue(*device, r, args...);
+          return std::get<0>(std::forward_as_tuple(args...));
+        }
+      }
     }
     lastDecision() = {};
     const HideOut hide;
     auto&& out = general(args...);
     const Decision& d = lastDecision();
     const bool known = d.place == Place::host ? device->sharedMemory()
-                                              : d.place == Place::opencl && kFunctional && pointwise && contiguousResult(key.signature);
+                                              : d.place == Place::opencl && kOnQueue && pointwise && contiguousResult(key.signature);
     if (d.route && known && !d.route->open && d.route->op == name)
       r = {key.signature, key.others, epoch, key.signature.queue_idle, d.place, d.variant, d.route, {}, {}};
     return std::forward<decltype(out)>(out);
@@ -221,29 +241,40 @@ struct Typed<Op, general, R(A...)> {
     return out;
   }
 
-  static constexpr size_t kTensors = (size_t{0} + ... + size_t{std::is_same_v<A, const at::Tensor&>});
+  static constexpr size_t kTensors = (size_t{0} + ... + size_t{kIsTensor<A>});
 
   // The tensors of a call, which of this device all are where a launch is made again.
   static std::array<const at::Tensor*, kTensors> tensorsOf(A... args) {
     std::array<const at::Tensor*, kTensors> all{};
     size_t n = 0;
     const auto take = [&](const auto& arg) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(arg)>, at::Tensor>) all[n++] = &arg;
+      if constexpr (kIsTensor<decltype(arg)>) all[n++] = &arg;
     };
     (take(args), ...);
     return all;
+  }
+
+  // Whether the tensor that is written to shares memory with another argument in any other way than being it: PyTorch's
+  // own check decides, and says so.
+  static bool overlaps(A... args) {
+    const auto tensors = tensorsOf(args...);
+    const at::Tensor& self = *tensors[0];
+    return std::any_of(tensors.begin() + 1, tensors.end(), [&](const at::Tensor* t) {
+      return t->is_alias_of(self) && (t->storage_offset() != self.storage_offset() || t->numel() != self.numel());
+    });
   }
 
   // A launch can be made again where there was one, and it took the call's tensors as they are, in their order.
   static void note(Remembered& r, const ocl::FlatRecord& record, const at::Tensor& out, A... args) {
     const auto tensors = tensorsOf(args...);
     if (record.launch.launches != 1 || !record.launch.kernel || record.launch.operands != tensors.size() + 1) return;
+    if (out.sizes() != tensors[0]->sizes()) return;
     std::array<ocl::FlatOperand, kTensors + 1> operands{operandOf(out)};
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (!isNpu(*tensors[i])) return;
       operands[i + 1] = operandOf(*tensors[i]);
       // Of one tensor given twice, its order would not be known.
-      for (size_t k = 0; k <= i; ++k)
+      for (size_t k = 1; k <= i; ++k)
         if (operands[k] == operands[i + 1]) return;
     }
     if (!std::equal(operands.begin(), operands.end(), record.operands.begin())) return;
@@ -253,7 +284,7 @@ struct Typed<Op, general, R(A...)> {
 
   static at::Tensor again(ocl::Device& device, const Remembered& r, A... args) {
     const auto tensors = tensorsOf(args...);
-    at::Tensor out = emptyOn(static_cast<int>(device.index()), tensors[0]->sizes(), r.result);
+    at::Tensor out = kInPlace ? *tensors[0] : emptyOn(static_cast<int>(device.index()), tensors[0]->sizes(), r.result);
     std::array<ocl::FlatOperand, kTensors + 1> operands{operandOf(out)};
     for (size_t i = 0; i < tensors.size(); ++i) operands[i + 1] = operandOf(*tensors[i]);
     const Result<void> done = ocl::relaunch(currentQueue(device), r.flat, operands);

@@ -217,7 +217,8 @@ struct Invoker {
     call.route_ = &route;
     const Result<void> done = call.row_.launch(call);
     TORCH_CHECK(done.ok(), nameText(route.op), " on npu:", device.index(), " by ", nameText(route.kernel), ": ", done.error().text());
-    return std::move(call.results_.at(0)).toTensor();
+    if (call.results_.empty()) return call.out(0);  // in place
+    return std::move(call.results_[0]).toTensor();
   }
 
   void run(const c10::OperatorHandle& op, torch::jit::Stack* stack) const {
