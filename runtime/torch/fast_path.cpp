@@ -36,6 +36,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 #include "runtime/kde/epoch.h"
@@ -57,11 +58,17 @@ namespace {
 struct Key {
   kde::Signature signature;
   uint64_t others = 0;  // of the arguments that are no tensors
+  uint64_t numbers = 0; // of the values of CPU scalars: not what is decided depends on them, only what is launched
   int device = -1;
   bool plain = true;    // false: something here is not for this path
 };
 
-void mix(Key& k, uint64_t v) { k.others = (k.others ^ v) * 0x9e3779b97f4a7c15u + (k.others >> 29); }
+// One to one in each of its arguments: calls that differ in one number never meet.
+void mix(uint64_t& h, uint64_t v) {
+  h = (h ^ v) * 0x9e3779b97f4a7c15u;
+  h ^= h >> 29;
+}
+void mix(Key& k, uint64_t v) { mix(k.others, v); }
 
 void look(Key& k, const at::Tensor& t) {
   if (!t.defined()) {
@@ -74,6 +81,14 @@ void look(Key& k, const at::Tensor& t) {
     k.plain &= t.layout() == at::kStrided;
   } else {
     k.plain &= isCpuScalar(t);
+    const void* value = k.plain ? t.const_data_ptr() : nullptr;
+    k.plain &= value != nullptr;
+    if (k.plain) {
+      std::array<uint64_t, 2> bits{};
+      std::memcpy(bits.data(), value, std::min(sizeof bits, static_cast<size_t>(t.element_size())));
+      mix(k.numbers, bits[0]);
+      mix(k.numbers, bits[1]);
+    }
   }
   mix(k, t.unsafeGetTensorImpl()->is_wrapped_number());
   addTensor(k.signature, t);
@@ -110,6 +125,7 @@ struct Remembered {
   ocl::Variant variant = ocl::Variant::wide;
   const kde::Route* route = nullptr;
   ocl::FlatLaunch flat;  // what a pointwise one came to, if it can be made again
+  uint64_t numbers = 0;  // with these CPU scalars
   at::ScalarType result = at::kFloat;
 };
 
@@ -209,10 +225,10 @@ struct Typed<Op, general, R(A...)> {
     Remembered& r = slotOf(key);
     if (r.epoch == epoch && r.idle == key.signature.queue_idle && r.others == key.others && r.signature == key.signature) {
       if (r.place == Place::host) return onHost(*device, *r.route, args...);
-      if constexpr (kOnQueue && !kInPlace) return onQueue(*device, r, args...);
+      if constexpr (kOnQueue && !kInPlace) return onQueue(*device, r, key.numbers, args...);
       if constexpr (kOnQueue && kInPlace) {
         if (!overlaps(args...)) {
-          onQueue(*device, r, args...);
+          onQueue(*device, r, key.numbers, args...);
           return std::get<0>(std::forward_as_tuple(args...));
         }
       }
@@ -224,71 +240,77 @@ struct Typed<Op, general, R(A...)> {
     const bool known = d.place == Place::host ? device->sharedMemory()
                                               : d.place == Place::opencl && kOnQueue && pointwise && contiguousResult(key.signature);
     if (d.route && known && !d.route->open && d.route->op == name)
-      r = {key.signature, key.others, epoch, key.signature.queue_idle, d.place, d.variant, d.route, {}, {}};
+      r = {key.signature, key.others, epoch, key.signature.queue_idle, d.place, d.variant, d.route, {}, 0, {}};
     return std::forward<decltype(out)>(out);
   }
 
  private:
-  static at::Tensor onQueue(ocl::Device& device, Remembered& r, A... args) {
+  static at::Tensor onQueue(ocl::Device& device, Remembered& r, uint64_t numbers, A... args) {
     SiteScope site;
     ocl::currentTag().route = r.route->id;
     telemetry::countCall(site.site(), r.route->id);
-    if (r.flat.kernel) return again(device, r, args...);
+    if (r.flat.kernel && r.numbers == numbers) return again(device, r, args...);
     std::array<c10::IValue, sizeof...(A)> boxed{c10::IValue(args)...};
     ocl::FlatRecord record;
     at::Tensor out = launchFunctional(*pointwise, *schema, boxed.data(), device, *r.route, r.variant);
+    r.numbers = numbers;
+    r.flat.kernel = nullptr;
     note(r, record, out, args...);
     return out;
   }
 
-  static constexpr size_t kTensors = (size_t{0} + ... + size_t{kIsTensor<A>});
-
-  // The tensors of a call, which of this device all are where a launch is made again.
-  static std::array<const at::Tensor*, kTensors> tensorsOf(A... args) {
-    std::array<const at::Tensor*, kTensors> all{};
-    size_t n = 0;
-    const auto take = [&](const auto& arg) {
-      if constexpr (kIsTensor<decltype(arg)>) all[n++] = &arg;
-    };
-    (take(args), ...);
-    return all;
-  }
+  // The tensors of a call that are the device's; one at least is, and the first argument of an in-place form.
+  struct Tensors {
+    std::array<const at::Tensor*, (size_t{0} + ... + size_t{kIsTensor<A>})> all{};
+    size_t count = 0;
+    explicit Tensors(A... args) { (take(args), ...); }
+    template <class T>
+    void take(const T& arg) {
+      if constexpr (kIsTensor<T>)
+        if (isNpu(arg)) all[count++] = &arg;
+    }
+    const at::Tensor& operator[](size_t i) const { return *all[i]; }
+    // With `out` before them, as a launch takes them.
+    std::array<ocl::FlatOperand, 5> operands(const at::Tensor& out) const {
+      std::array<ocl::FlatOperand, 5> list{operandOf(out)};
+      for (size_t i = 0; i < count; ++i) list[i + 1] = operandOf(*all[i]);
+      return list;
+    }
+  };
 
   // Whether the tensor that is written to shares memory with another argument in any other way than being it: PyTorch's
   // own check decides, and says so.
   static bool overlaps(A... args) {
-    const auto tensors = tensorsOf(args...);
-    const at::Tensor& self = *tensors[0];
-    return std::any_of(tensors.begin() + 1, tensors.end(), [&](const at::Tensor* t) {
-      return t->is_alias_of(self) && (t->storage_offset() != self.storage_offset() || t->numel() != self.numel());
-    });
+    const Tensors tensors(args...);
+    const at::Tensor& self = tensors[0];
+    for (size_t i = 1; i < tensors.count; ++i) {
+      const at::Tensor& t = tensors[i];
+      if (t.is_alias_of(self) && (t.storage_offset() != self.storage_offset() || t.numel() != self.numel())) return true;
+    }
+    return false;
   }
 
   // A launch can be made again where there was one, and it took the call's tensors as they are, in their order.
   static void note(Remembered& r, const ocl::FlatRecord& record, const at::Tensor& out, A... args) {
-    const auto tensors = tensorsOf(args...);
-    if (record.launch.launches != 1 || !record.launch.kernel || record.launch.operands != tensors.size() + 1) return;
-    if (out.sizes() != tensors[0]->sizes()) return;
-    std::array<ocl::FlatOperand, kTensors + 1> operands{operandOf(out)};
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      if (!isNpu(*tensors[i])) return;
-      operands[i + 1] = operandOf(*tensors[i]);
-      // Of one tensor given twice, its order would not be known.
-      for (size_t k = 1; k <= i; ++k)
-        if (operands[k] == operands[i + 1]) return;
-    }
-    if (!std::equal(operands.begin(), operands.end(), record.operands.begin())) return;
+    const Tensors tensors(args...);
+    const size_t n = tensors.count + 1;
+    if (record.launch.launches != 1 || !record.launch.kernel || record.launch.operands != n) return;
+    if (out.sizes() != tensors[0].sizes()) return;
+    const auto operands = tensors.operands(out);
+    for (size_t i = 2; i < n; ++i)  // of one tensor given twice, its order would not be known
+      if (std::find(operands.begin() + 1, operands.begin() + i, operands[i]) != operands.begin() + i) return;
+    if (!std::equal(operands.begin(), operands.begin() + n, record.operands.begin())) return;
     r.result = out.scalar_type();
     r.flat = record.launch;
   }
 
   static at::Tensor again(ocl::Device& device, const Remembered& r, A... args) {
-    const auto tensors = tensorsOf(args...);
-    at::Tensor out = kInPlace ? *tensors[0] : emptyOn(static_cast<int>(device.index()), tensors[0]->sizes(), r.result);
-    std::array<ocl::FlatOperand, kTensors + 1> operands{operandOf(out)};
-    for (size_t i = 0; i < tensors.size(); ++i) operands[i + 1] = operandOf(*tensors[i]);
-    const Result<void> done = ocl::relaunch(currentQueue(device), r.flat, operands);
-    TORCH_CHECK(done.ok(), nameText(name), " on npu:", device.index(), " by ", nameText(r.route->kernel), ": ", done.error().text());
+    const Tensors tensors(args...);
+    at::Tensor out = kInPlace ? tensors[0] : emptyOn(static_cast<int>(device.index()), tensors[0].sizes(), r.result);
+    const auto operands = tensors.operands(out);
+    const Result<void> done = ocl::relaunch(currentQueue(device), r.flat, {operands.data(), tensors.count + 1});
+    TORCH_CHECK(done.ok(), nameText(name), " on npu:", device.index(), " by ", nameText(r.route->kernel), ": ",
+                done.error().text());
     return out;
   }
 

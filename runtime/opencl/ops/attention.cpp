@@ -117,7 +117,7 @@ Result<void> attention(Queue& queue, const AttentionArgs& a, Variant variant) {
   p.k_rows = region(p, ceilDiv(p.dv_size, columns) * columns * p.tk);
   p.q_cols = region(p, kTileRows * p.d);
   p.scores = region(p, kTileRows * room);
-  const size_t workers = workerCount(queue, p.tasks);
+  const size_t workers = workerCount(queue, p.tasks, p.batch * p.heads * p.tq * p.tk * (p.d + p.dv_size));
   auto scratch = takeScratch(queue, p, a.q, workers);
   if (!scratch) return scratch.error();
   auto kernel = tileKernel(queue, "attention", "attention_wide", is_double);
@@ -174,7 +174,7 @@ Result<void> attentionBackward(Queue& queue, const AttentionArgs& a, const Atten
   p.g_rows = region(p, dv * p.block);
   p.scores = region(p, p.block * room);
   p.grads = region(p, p.block * room);
-  const size_t workers = workerCount(queue, p.tasks);
+  const size_t workers = workerCount(queue, p.tasks, p.batch * p.heads * p.tq * p.tk * (p.d + p.dv_size));
   auto scratch = takeScratch(queue, p, a.q, workers);
   if (!scratch) return scratch.error();
   auto kernel = tileKernel(queue, "attention", "attention_grad_wide", is_double);

@@ -44,7 +44,7 @@ Result<void> wide(Queue& queue, Problem p) {
   c.k_blocks = std::max(want / (c.units.count() * p.win.groups), ceilDiv(weight_bytes, kBlockBytes));
   c.k_blocks = std::clamp<int64_t>(c.k_blocks, 1, c.k_tiles);
   c.tasks = p.win.groups * c.units.count() * c.k_blocks;
-  const size_t workers = workerCount(queue, c.tasks);
+  const size_t workers = workerCount(queue, c.tasks, p.yi.n * p.yi.h * p.yi.w * p.yi.c * p.win.groups * depth);
   c.slab_size = slabReals(c.units, p.xi.c);
   c.scratch_stride = c.slab_size + (depth * panel + 64);  // the panel's room also holds the taps (eight bytes each)
   const int64_t worker_reals = static_cast<int64_t>(workers) * c.scratch_stride;

@@ -60,7 +60,7 @@ Result<void> wide(Queue& queue, const TensorRef& g, const TensorRef& x, const Te
   c.units = planUnits(c.win, c.g, c.c_block + c.k_pad / 2, 0, real_bytes, ceilDiv(want, blocks));
   c.shares = std::clamp<int64_t>(ceilDiv(want, blocks), 1, std::max<int64_t>(1, c.units.count()));
   c.tasks = blocks * c.shares;
-  const size_t workers = workerCount(queue, c.tasks);
+  const size_t workers = workerCount(queue, c.tasks, c.g.n * c.g.h * c.g.w * c.g.c * c.win.groups * c.x.c * window);
   c.slab_size = slabReals(c.units, c.c_block);
   c.places_off = ceilDiv(c.slab_size + c.units.pixels() * c.k_pad + 64, 16) * 16;
   c.scratch_stride = c.places_off + ceilDiv(c.c_block * window * 8 / static_cast<int64_t>(real_bytes), 16) * 16;

@@ -46,7 +46,7 @@ Result<void> flat(Queue& queue, Problem p) {
   c.group = ceilDiv(c.panels, c.shares);
   c.k_blocks = std::clamp<int64_t>(want / (c.shares * p.win.groups), 1, std::max<int64_t>(1, c.k_tiles / kLeastTiles));
   c.tasks = p.win.groups * c.k_blocks * c.shares;
-  const size_t workers = workerCount(queue, c.tasks);
+  const size_t workers = workerCount(queue, c.tasks, c.pixels * p.yi.c * p.win.groups * depth);
   const int64_t panel_size = c.c_block * window * panel;
   c.sums_size = c.c_block < p.xi.c ? (ceilDiv(c.k_tiles, c.k_blocks) * c.group * kTileRows * panel) : 0;
   c.pieces_size = window * (1 + 3 * panel);

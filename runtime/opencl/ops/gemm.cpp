@@ -170,7 +170,7 @@ Result<void> wide(Queue& queue, Problem r) {
   p.tasks = p.batch * groups * p.m_blocks;
   p.b_direct = p.dt == 0 && p.bn == 1 && p.m_block <= 32;
   p.a_packed = deep || p.dt != 0 || (p.am != 1 && p.m * p.k > kPlainA);
-  const size_t workers = workerCount(queue, p.tasks);
+  const size_t workers = workerCount(queue, p.tasks, p.m * p.n * p.k * p.batch);
   p.scratch_stride = (p.group * p.k_block * columns + 15) / 16 * 16;
   const int64_t panels = static_cast<int64_t>(workers) * p.scratch_stride;
   const int64_t a_batches = p.ab == 0 ? 1 : p.batch;

@@ -37,7 +37,8 @@ Result<void> start(Queue& queue, const char* function, const TensorRef& data, Va
   auto kernel = tileKernel(queue, "norm", function, isDouble(data), tiled);
   if (!kernel) return kernel.error();
   p.units = units;
-  const size_t groups = shares ? shares : tiled ? static_cast<size_t>(std::min<int64_t>(units, 4096)) : workerCount(queue, units);
+  const size_t groups = shares ? shares : tiled ? static_cast<size_t>(std::min<int64_t>(units, 4096))
+                                         : workerCount(queue, units, data.numel() * kWorkOfElement);
   const Range range = tiled ? Range{1, {kLanes * groups}, {kLanes}} : Range{1, {groups}, {1}};
   Arg args[10];
   size_t n = 0;
@@ -271,7 +272,7 @@ Result<void> rowNormBackward(Queue& queue, const char* op, const TensorRef& g, c
   if (!sums && !grad_input) return {};
   if (grad_input) p.groups = 1, p.y.off = grad_input->offset;
   const size_t shares = variant == Variant::tiled ? static_cast<size_t>(std::clamp<int64_t>(rows, 1, kMostShares))
-                                                  : workerCount(queue, rows);
+                                                  : workerCount(queue, rows, x.numel() * kWorkOfElement);
   auto part = takeSums(queue, p, x, sums ? static_cast<int64_t>(shares) * columns : 1);
   if (!part) return part.error();
   FLAGOS_TRY(start(queue, "ln_backward", x, variant, p, rows,

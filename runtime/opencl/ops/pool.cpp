@@ -72,7 +72,7 @@ Result<void> start(Queue& queue, const char* function, const TensorRef& data, Po
   if (!kernel) return kernel.error();
   p.total = rows;
   const Range range = one_each ? Range{1, {static_cast<size_t>(ceilDiv(rows, 64) * 64)}, {64}}
-                               : Range{1, {workerCount(queue, rows)}, {1}};
+                               : Range{1, {workerCount(queue, rows, data.numel() * kWorkOfElement)}, {1}};
   Arg args[4];
   size_t n = 0;
   for (const Arg& a : buffers) args[n++] = a;

@@ -73,6 +73,11 @@ size_t workerCount(Queue& queue, int64_t tasks) noexcept {
   return static_cast<size_t>(std::clamp<int64_t>(tasks, 1, int64_t{4} * units));
 }
 
+size_t workerCount(Queue& queue, int64_t tasks, int64_t work) noexcept {
+  constexpr int64_t kWorthWaking = int64_t{1} << 17;
+  return workerCount(queue, std::min(tasks, std::max<int64_t>(1, work / kWorthWaking)));
+}
+
 std::string sizesText(const TensorRef& t) {
   std::string s = "[";
   for (int i = 0; i < t.ndim; ++i) s += (i ? ", " : "") + std::to_string(size(t, i));

@@ -26,6 +26,10 @@ Result<void> checkFloating(std::string_view op, std::initializer_list<const Tens
 // Work-items worth starting for `tasks` fat tasks: a few a core, so that a core taken away by another process delays
 // only a part.
 size_t workerCount(Queue& queue, int64_t tasks) noexcept;
+// The same for what may be little work in all, in multiply-adds: a worker gets about ten microseconds of it at least, which
+// is what waking its core takes.
+size_t workerCount(Queue& queue, int64_t tasks, int64_t work) noexcept;
+inline constexpr int64_t kWorkOfElement = 16;  // what an element of a row or a plane comes to, in multiply-adds
 
 // "[2, 3, 4]"
 std::string sizesText(const TensorRef& tensor);

@@ -158,6 +158,23 @@ def test_in_place_and_broadcast_calls_are_made_again_as_pytorch_has_them(shared)
         for x, y in [(a, b[0]), (b[0], a), (a, b[0, 0]), (b[0, 0], a), (a[:, :1], b[:1]), (a[:1], b), (a[:, :1], b), (b[:1, :1], a), (a[None], b), (a[0], b[0, :1]),
                      (a[:0], b[:1]), (a[:1].expand(6, 8), b), (a.t().contiguous().t(), b[0])]:
             both(f"{name} {tuple(x.shape)} {tuple(y.shape)}", f, x, y)
+    factor = torch.tensor(2.0)
+    def scaled(a, b):
+        factor.add_(0.5)      # another value in the same tensor
+        return a * factor
+    for number in (2, 2.5, -0.0, True, 3):
+        for name, f in {"+": lambda a, b: a + number, "-": lambda a, b: number - a, "*": lambda a, b: a * number, "/": lambda a, b: a / (number or 1), "//": lambda a, b: number / a,
+                        "add_": lambda a, b: a.add_(number), "mul_": lambda a, b: a.mul_(number), "alpha": lambda a, b: torch.add(a, 2, alpha=number), "**": lambda a, b: a ** number,
+                        "==": lambda a, b: a == number, ">": lambda a, b: torch.gt(a, number), "0-d": lambda a, b: a * torch.tensor(number), "0-d double": lambda a, b: a + torch.tensor(float(number), dtype=torch.float64),
+                        "complex": lambda a, b: (a + complex(number)).real, "loop": lambda a, b: sum(a * i for i in range(5))}.items():
+            for x in (a, a.half(), (a * 9).int()):
+                both(f"{name} {number} {x.dtype}", f, x, b)
+    for _ in range(4):
+        factor.fill_(2); want = scaled(a, b); factor.fill_(2)
+        if not torch.equal(scaled(a.to("npu"), b).cpu(), want): wrong.append("factor")
+        x, steps = a.to("npu"), a.clone()
+        for i in range(6): x.mul_(1 + i / 8); steps.mul_(1 + i / 8)
+        if not torch.allclose(x.cpu(), steps): wrong.append("steps")
     kept, x = torch.rand(5, requires_grad=True), torch.rand(5)    # what autograd keeps is seen to be changed
     npu = kept.detach().to("npu").requires_grad_()
     for _ in range(3):
