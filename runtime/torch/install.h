@@ -13,6 +13,7 @@ void installHostRoute();    // the boxed fallback for everything else
 void installHostKernels();  // operators whose CPU kernel is missing or is called by another name
 void installFastPath();     // typed kernels for the hottest operators
 void installAutocast();
+void installAttentionBatching();  // rules of torch.func.vmap
 
 // Grows (or shrinks, also to 0) a storage, keeping its bytes; in place where the pool can.
 void resizeStorage(c10::StorageImpl& storage, size_t bytes);

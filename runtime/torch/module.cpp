@@ -48,6 +48,7 @@ void install(const std::string& torch_dir, const std::string& flagos_dir, std::s
   installFastPath();
   installStructuredForms();
   installAutocast();
+  installAttentionBatching();
   installRefusals();
   installProfiler();
 }

@@ -118,6 +118,7 @@ TABLE = [
     ("equal", ALL, lambda x, y: torch.tensor([torch.equal(x, x.clone()), torch.equal(x, y)])),
     ("sgn", NUMBERS, lambda x, y: x.sgn()),
     ("divisions", WHOLE, lambda x, y: divisions(x)),
+    ("floor division in place", NUMBERS, lambda x, y: [x.clone().floor_divide_(n) for n in (3, 2)] + [x.t().clone().t().floor_divide_(3)]),
     ("rsub", NUMBERS, lambda x, y: torch.rsub(x, y, alpha=2)),
     ("shifts", [torch.int64, torch.int32, torch.int16], lambda x, y: (torch.bitwise_left_shift(x, y.abs()), torch.bitwise_right_shift(x, y.abs()))),
     ("round to decimals", FLOATS, lambda x, y: (x / 8).round(decimals=1)),

@@ -1,6 +1,7 @@
-"""tensors.py and faults.py in both memory modes, on the default route, on OpenCL kernels first, and on the host first."""
+"""tensors.py, attention.py and faults.py in both memory modes, on the default route, on OpenCL kernels first, and on the host first."""
 import os
 
+import attention
 import faults
 import pytest
 import tensors
@@ -44,6 +45,16 @@ def results(request):
 @pytest.mark.parametrize("check", [f.__name__ for f in tensors.CHECKS])
 def test_tensors(results, check):
     expect(results, check)
+
+
+@pytest.fixture(scope="module", params=FAULT_MODES)
+def attention_results(request):
+    return run_file("attention.py", request.param)
+
+
+@pytest.mark.parametrize("check", [f.__name__ for f in attention.CHECKS])
+def test_attention(attention_results, check):
+    expect(attention_results, check)
 
 
 @pytest.fixture(scope="module", params=FAULT_MODES)

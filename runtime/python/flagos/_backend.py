@@ -96,9 +96,10 @@ def _install(torch, core, name):
     from torch.nn.parameter import UninitializedTensorMixin
 
     UninitializedTensorMixin._allowed_methods.append(getattr(torch.Tensor, name))
-    from flagos import _parallel, _refusals
+    from flagos import _jagged, _parallel, _refusals
 
     _refusals.install(torch, name, core)
     _parallel.install(torch, name)
+    _jagged.install(torch, name)
     npu.memory._serve_accelerator()
     atexit.register(core._shut_down)

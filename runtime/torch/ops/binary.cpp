@@ -109,6 +109,12 @@ bool divideFits(const OpCall& c) {
 }
 template <PointwiseOp op>
 bool divisionFits(const OpCall& c) { return neverByZero(c.tensor(0), c.tensor(1)) && plainFits<op>(c); }
+// In place self keeps its size: where it would have to grow, the host route raises PyTorch's own error.
+template <PointwiseOp op>
+bool divisionInPlaceFits(const OpCall& c) {
+  const auto sizes = broadcastSizes({c.tensor(0), c.tensor(1)});
+  return at::IntArrayRef(sizes) == c.tensor(0).sizes() && divisionFits<op>(c);
+}
 template <PointwiseOp op>
 bool floatingOnly(const OpCall& c) {
   return at::isFloatingType(promote({c.tensor(0), c.tensor(1)})) && plainFits<op>(c);
@@ -223,6 +229,7 @@ const NativeOp rows[] = {
     {"aten::div.out_mode", "pointwise", divide, divideFits},
     FLAGOS_PLAIN("floor_divide.out", floor_divide, divisionFits),
     FLAGOS_PLAIN("floor_divide", floor_divide, divisionFits),
+    FLAGOS_PLAIN("floor_divide_.Tensor", floor_divide, divisionInPlaceFits),
     FLAGOS_PLAIN("pow.Tensor_Tensor_out", pow, floatingOnly),
     {"aten::pow.Tensor_Scalar_out", "pointwise", withNumber<PointwiseOp::pow>, powNumberFits},
     {"aten::pow.Scalar_out", "pointwise", powBase, powBaseFits},
