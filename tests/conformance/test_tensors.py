@@ -1,9 +1,10 @@
-"""tensors.py, attention.py and faults.py in both memory modes, on the default route, on OpenCL kernels first, and on the host first."""
+"""tensors.py, attention.py, sorting.py and faults.py in both memory modes, on the default route, on OpenCL kernels first, and on the host first."""
 import os
 
 import attention
 import faults
 import pytest
+import sorting
 import tensors
 from support import python
 
@@ -55,6 +56,16 @@ def attention_results(request):
 @pytest.mark.parametrize("check", [f.__name__ for f in attention.CHECKS])
 def test_attention(attention_results, check):
     expect(attention_results, check)
+
+
+@pytest.fixture(scope="module", params=FAULT_MODES[1:])   # the default route takes PyTorch's own kernels for most of it
+def sorting_results(request):
+    return run_file("sorting.py", request.param)
+
+
+@pytest.mark.parametrize("check", [f.__name__ for f in sorting.CHECKS])
+def test_sorting(sorting_results, check):
+    expect(sorting_results, check)
 
 
 @pytest.fixture(scope="module", params=FAULT_MODES)

@@ -21,7 +21,7 @@ constexpr Row kRows[] = {
     {"normal", 4, 80}, {"uniform", 4, 20}, {"bernoulli", 2, 12}, {"exponential", 4, 33}, {"native_dropout", 2, 20},
     {"dropout", 2, 20},
     // Places worked out from indices.
-    {"sort", 60, 50}, {"topk", 100, 2}, {"index.Tensor", 45, 10}, {"index_select", 30, 1}, {"gather", 25, 1}, {"index_add", 12, 1},
+    {"sort", 10, 50}, {"topk", 100, 2}, {"index.Tensor", 45, 10}, {"index_select", 30, 1}, {"gather", 25, 1}, {"index_add", 12, 1},
     {"index_put_impl_", 11, 4}, {"tril", 12, 1}, {"triu", 12, 1},
     // Scans: a row is one work-item's.
     {"cumsum", 5, 1}, {"cumprod", 20, 12}, {"logcumsumexp", 39, 8},

@@ -1,4 +1,4 @@
-// Gather, scatter, advanced indexing, scans and sorting. The head defines S (compute type), KD (kind of the data), KI
+// Gather, scatter, advanced indexing, scans and topk. The head defines S (compute type), KD (kind of the data), KI
 // (kind of the index tensors) and USE_<kernel>. Work-items walk positions in row-major order; dimensions slowest first.
 //
 // Launch data, longs: [0] n (work-items' positions in all), [1] positions per work-item, [2] ndim, [3] length of the walked
@@ -297,7 +297,7 @@ kernel void scan_add(global D* out, global const S* carry, const Meta m) {
 }
 #endif
 
-#if defined(USE_sort) || defined(USE_topk)
+#ifdef USE_topk
 static int before(S a, S b, int descending) {
 #ifdef FLOATING
   return descending ? (a > b) | ((a != a) & (b == b)) : (a < b) | ((b != b) & (a == a));
@@ -305,40 +305,6 @@ static int before(S a, S b, int descending) {
   return descending ? a > b : a < b;
 #endif
 }
-#endif
-
-#ifdef USE_sort
-// Bottom-up stable merge sort of each row by one work-item. 0 = values, 1 = in, 2 = indices; `spare` holds two rows of
-// positions for each row: [13] longs apart.
-kernel void sort_rows(global D* values, global const D* in, global long* indices, global long* spare, const Meta m) {
-  EACH {
-    const long n = m.v[3], from = m.v[6] + offsetOf(&m, e, 40);
-    global long* a = spare + m.v[8] + e * 2 * n;
-    global long* b = a + n;
-    for (long k = 0; k < n; ++k) a[k] = k;
-    for (long width = 1; width < n; width *= 2) {
-      for (long lo = 0; lo < n; lo += 2 * width) {
-        const long mid = min(lo + width, n), hi = min(lo + 2 * width, n);
-        long i = lo, j = mid;
-        for (long k = lo; k < hi; ++k) {
-          const int right = i >= mid || (j < hi && before(CONV1(LD(in, from + a[j] * m.v[10])), CONV1(LD(in, from + a[i] * m.v[10])), (int)m.v[14]));
-          b[k] = right ? a[j++] : a[i++];
-        }
-      }
-      global long* t = a;
-      a = b;
-      b = t;
-    }
-    const long to = m.v[5] + offsetOf(&m, e, 28), place = m.v[7] + offsetOf(&m, e, 52);
-    for (long k = 0; k < m.v[13]; ++k) {
-      ST(CONV1(LD(in, from + a[k] * m.v[10])), values, to + k * m.v[9]);
-      indices[place + k * m.v[11]] = a[k];
-    }
-  }
-}
-#endif
-
-#ifdef USE_topk
 // The first [13] of a row's order, equal values in the order of their positions, as a stable sort would have them: each of
 // [12] pieces of a row keeps its own in a heap with the last of them on top, then one work-item a row joins the heaps and
 // sorts. `spare` holds the heaps: positions in the row.

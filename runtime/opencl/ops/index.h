@@ -60,6 +60,21 @@ Result<void> nonzero(Queue& queue, const TensorRef& in, const TensorRef& counts,
 // Stable sort along dim; NaN is the largest. `indices` int64.
 Result<void> sort(Queue& queue, const TensorRef& in, const TensorRef& values, const TensorRef& indices, int dim, bool descending,
                   Variant variant);
+// One value of each row and where it stands, as a stable sort upwards would have it (NaN last): the k-th (from 0), the lower
+// median (the first NaN where there is one), or the lower median of what is no NaN. The results have size 1 in dim.
+enum class Selected : uint8_t { kth, median, nanmedian };
+Result<void> select(Queue& queue, Selected what, int64_t k, const TensorRef& in, const TensorRef& values, const TensorRef& indices, int dim,
+                    Variant variant);
+// The most frequent value of each row (the smallest of such) and where it stands last. The results have size 1 in dim.
+Result<void> mode(Queue& queue, const TensorRef& in, const TensorRef& values, const TensorRef& indices, int dim, Variant variant);
+// Runs of equal neighbours (NaN equals none) in a packed vector that is not empty. First how many begin before each of
+// runPieces() pieces, and behind them all: before[pieces + 1] int64. Then the value of each and, where they are asked for,
+// where it begins (starts [runs + 1] int64, the last is the vector's length) and the number of each element's run, at order[k]
+// for element k.
+int64_t runPieces(Queue& queue, int64_t n, Variant variant);
+Result<void> countRuns(Queue& queue, const TensorRef& in, const TensorRef& before, Variant variant);
+Result<void> writeRuns(Queue& queue, const TensorRef& in, const TensorRef& before, const TensorRef& values, const TensorRef* starts,
+                       const TensorRef* numbers, const TensorRef* order, Variant variant);
 // The k largest (or smallest), in order. values.sizes[dim] is k.
 Result<void> topk(Queue& queue, const TensorRef& in, const TensorRef& values, const TensorRef& indices, int dim, bool largest,
                   Variant variant);

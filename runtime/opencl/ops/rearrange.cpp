@@ -1,4 +1,4 @@
-// Joining, flipping, triangles, scans and sorting (declared in index.h).
+// Joining, flipping, triangles and scans (declared in index.h).
 #include <algorithm>
 
 #include "runtime/opencl/ops/copy.h"
@@ -108,55 +108,6 @@ Result<void> nonzero(Queue& queue, const TensorRef& in, const TensorRef& counts,
   m.v[9] = out.strides[0];
   m.v[10] = out.strides[1];
   return launchIndex(queue, {"nonzero", "nonzero", 15, in.dtype, false}, in.numel(), m, {in.buffer, counts.buffer, out.buffer}, variant);
-}
-
-namespace {
-
-// Launch data of what orders the rows of `in` along dim: 0 = values, 1 = in, 2 = indices.
-IndexMeta orderMeta(const TensorRef& in, const TensorRef& values, const TensorRef& indices, int dim, int64_t length, bool descending) {
-  IndexMeta m;
-  m.sizes(in);
-  m.operand(0, values, dim);
-  m.operand(1, in, dim);
-  m.operand(2, indices, dim);
-  if (in.ndim > 0) {
-    m.v[9] = values.strides[u(dim)];
-    m.v[10] = in.strides[u(dim)];
-    m.v[11] = indices.strides[u(dim)];
-  }
-  m.walk(dim, length);
-  m.v[13] = values.ndim == 0 ? 1 : values.sizes[u(dim)];   // how many of the ordered row are kept
-  m.v[14] = descending;
-  return m;
-}
-
-}  // namespace
-
-Result<void> sort(Queue& queue, const TensorRef& in, const TensorRef& values, const TensorRef& indices, int dim, bool descending, Variant variant) {
-  if (in.numel() == 0) return {};
-  const int64_t length = in.ndim == 0 ? 1 : in.sizes[u(dim)], rows = in.numel() / length;
-  auto s = Scratch::take(queue, static_cast<size_t>(in.numel()) * 2 * sizeof(int64_t));
-  if (!s) return s.error();
-  IndexMeta m = orderMeta(in, values, indices, dim, length, descending);
-  m.v[8] = static_cast<int64_t>(s->offset() / sizeof(int64_t));
-  return launchIndex(queue, {"sort", "sort_rows", 11, in.dtype, false}, rows, m, {values.buffer, in.buffer, indices.buffer, s->buffer()}, variant);
-}
-
-Result<void> topk(Queue& queue, const TensorRef& in, const TensorRef& values, const TensorRef& indices, int dim, bool largest, Variant variant) {
-  if (in.numel() == 0) return {};
-  const int64_t length = in.ndim == 0 ? 1 : in.sizes[u(dim)], rows = in.numel() / length;
-  const int64_t k = values.ndim == 0 ? 1 : values.sizes[u(dim)];
-  if (k == 0) return {};
-  if (k * 4 > length) return sort(queue, in, values, indices, dim, largest, variant);   // a heap of nearly all is slower
-  // Few long rows are cut into pieces, each of which reads much more than it keeps.
-  const int64_t pieces = std::clamp<int64_t>(std::min(64 / rows, length / std::max<int64_t>(4096, 16 * k)), 1, 64);
-  auto s = Scratch::take(queue, static_cast<size_t>(rows * pieces * k) * sizeof(int64_t));
-  if (!s) return s.error();
-  IndexMeta m = orderMeta(in, values, indices, dim, length, largest);
-  m.v[8] = static_cast<int64_t>(s->offset() / sizeof(int64_t));
-  m.v[12] = pieces;
-  if (auto ok = launchIndex(queue, {"topk", "topk_pieces", 69, in.dtype, false}, rows * pieces, m, {in.buffer, s->buffer()}, variant); !ok) return ok;
-  return launchIndex(queue, {"topk", "topk_rows", 70, in.dtype, false}, rows, m, {values.buffer, in.buffer, indices.buffer, s->buffer()}, variant);
 }
 
 }  // namespace flagos::ocl

@@ -1,6 +1,7 @@
 // Indexing made of other operators: masks, flat positions, sets, searches.
 #include <ATen/WrapDimUtils.h>
 
+#include "runtime/opencl/ops/index.h"
 #include "runtime/torch/ops/composed.h"
 #include "runtime/torch/ops/elementwise.h"
 
@@ -249,46 +250,63 @@ Runs runsOf(const at::Tensor& first) {
   r.counts = ends - starts;
   return r;
 }
-at::Tensor changes(const at::Tensor& v) {   // true where a run begins
-  const at::Tensor head = at::ones({1}, v.options().dtype(at::kBool));
-  if (v.numel() == 1) return head;
-  return at::cat({head, v.narrow(0, 1, v.numel() - 1).ne(v.narrow(0, 0, v.numel() - 1))});
-}
 struct Set { at::Tensor values, inverse, counts; };
 Set emptySet(const at::Tensor& self) {
   return {at::empty({0}, self.options()), at::empty(self.sizes(), longs(self)), at::empty({0}, longs(self))};
 }
-Set consecutive(const at::Tensor& flat) {
-  const Runs r = runsOf(changes(flat));
-  return {flat.index_select(0, places(r.first)), r.group, r.counts};
+// What is wanted of a set beside its values.
+struct Wanted { bool inverse, counts; };
+// The runs of a flat tensor, which is waited for: values, the run's number of each element (at order[k] for the k-th, where
+// there is an order), lengths.
+Set consecutive(OpCall& c, const at::Tensor& given, Wanted wanted, const at::Tensor& order = {}) {
+  const auto must = [](const Result<void>& r) { TORCH_CHECK(r.ok(), r.error().text()); };
+  const at::Tensor flat = given.contiguous();
+  const int64_t n = flat.numel();
+  const at::Tensor before = at::empty({ocl::runPieces(c.queue(), n, c.variant()) + 1}, longs(flat));
+  must(ocl::countRuns(c.queue(), ref(flat), ref(before), c.variant()));
+  const int64_t runs = before[-1].item<int64_t>();
+  Set s = {at::empty({runs}, flat.options()), at::empty({wanted.inverse ? n : 0}, longs(flat)), at::empty({0}, longs(flat))};
+  const at::Tensor starts = at::empty({wanted.counts ? runs + 1 : 0}, longs(flat));
+  const auto maybe = [](bool there, const at::Tensor& t) { return there ? ref(t) : ocl::TensorRef(); };
+  const ocl::TensorRef start = maybe(wanted.counts, starts), number = maybe(wanted.inverse, s.inverse), place = maybe(order.defined(), order);
+  must(ocl::writeRuns(c.queue(), ref(flat), ref(before), ref(s.values), wanted.counts ? &start : nullptr, wanted.inverse ? &number : nullptr,
+                      wanted.inverse && order.defined() ? &place : nullptr, c.variant()));
+  if (wanted.counts) s.counts = starts.narrow(0, 1, runs) - starts.narrow(0, 0, runs);
+  return s;
 }
-Set unique(const at::Tensor& self) {
+Set unique(OpCall& c, Wanted wanted) {
+  const at::Tensor& self = c.tensor(0);
   const at::Tensor flat = self.reshape({-1});
   if (flat.numel() == 0) return emptySet(self);
   const auto [sorted, order] = at::sort(flat, /*stable=*/true, 0, false);
-  Set s = consecutive(sorted);
-  at::Tensor inverse = at::empty_like(s.inverse);
-  inverse.index_copy_(0, order, s.inverse);
-  s.inverse = inverse.reshape(self.sizes());
+  Set s = consecutive(c, sorted, wanted, order);
+  if (wanted.inverse) s.inverse = s.inverse.reshape(self.sizes());
   return s;
 }
-void giveSet(OpCall& c, const Set& s, bool inverse, bool counts, bool three) {
+void giveSet(OpCall& c, const Set& s, Wanted wanted, bool three = true) {
   const at::Tensor none = at::empty({0}, longs(s.values));
   give(c, 0, s.values);
-  give(c, 1, inverse ? s.inverse : none);
-  if (three) give(c, 2, counts ? s.counts : none);
+  give(c, 1, wanted.inverse ? s.inverse : none);
+  if (three) give(c, 2, wanted.counts ? s.counts : none);
 }
-void unique1(OpCall& c) { giveSet(c, unique(c.tensor(0)), c.flag(2), false, false); }
-void unique2(OpCall& c) { giveSet(c, unique(c.tensor(0)), c.flag(2), c.flag(3), true); }
+void unique1(OpCall& c) {
+  const Wanted wanted{c.flag(2), false};
+  giveSet(c, unique(c, wanted), wanted, false);
+}
+void unique2(OpCall& c) {
+  const Wanted wanted{c.flag(2), c.flag(3)};
+  giveSet(c, unique(c, wanted), wanted);
+}
 // (self, return_inverse, return_counts, dim)
 void uniqueConsecutive(OpCall& c) {
   const at::Tensor& self = c.tensor(0);
+  const Wanted wanted{c.flag(1), c.flag(2)};
   Set s = emptySet(self);
   if (self.numel() > 0) {
-    s = consecutive(self.reshape({-1}));
-    s.inverse = s.inverse.reshape(self.sizes());
+    s = consecutive(c, self.reshape({-1}), wanted);
+    if (wanted.inverse) s.inverse = s.inverse.reshape(self.sizes());
   }
-  giveSet(c, s, c.flag(1), c.flag(2), true);
+  giveSet(c, s, wanted);
 }
 bool uniqueConsecutiveFits(const OpCall& c) { return composedFits(c) && (!c.given(3) || c.tensor(0).dim() == 1); }
 // (self, dim, sorted, return_inverse, return_counts): rows in lexicographic order, by stable sorts from the last column on.
@@ -308,7 +326,7 @@ void uniqueDim(OpCall& c) {
   at::Tensor inverse = at::empty_like(r.group);
   inverse.index_copy_(0, order, r.group);
   const at::Tensor picked = order.index_select(0, places(r.first));
-  giveSet(c, {self.index_select(dim, picked), inverse, r.counts}, c.flag(3), c.flag(4), true);
+  giveSet(c, {self.index_select(dim, picked), inverse, r.counts}, {c.flag(3), c.flag(4)});
 }
 bool uniqueDimFits(const OpCall& c) { return composedFits(c) && c.tensor(0).numel() > 0 && c.tensor(0).dim() > 0 && c.tensor(0).scalar_type() != at::kBool; }
 

@@ -1,6 +1,7 @@
 // Reductions made of others: statistics in pairs, norms of any order, order statistics, distances.
 #include <ATen/WrapDimUtils.h>
 
+#include "runtime/opencl/ops/index.h"
 #include "runtime/torch/ops/composed.h"
 #include "runtime/torch/ops/elementwise.h"
 
@@ -8,6 +9,7 @@ namespace flagos::glue {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
+void must(const Result<void>& r) { TORCH_CHECK(r.ok(), r.error().text()); }
 
 std::vector<int64_t> dimsOf(const OpCall& c, size_t i, int64_t rank) {
   const auto given = c.ints(i);
@@ -83,86 +85,47 @@ void equal(OpCall& c) {
   c.result(c10::IValue(a.sizes() == b.sizes() && (a.numel() == 0 || a.eq(b).all().item<bool>())));
 }
 
-// One place of each sorted row, as (values, indices).
-void place(OpCall& c, const at::Tensor& sorted, const at::Tensor& order, const at::Tensor& at, int64_t dim, bool keepdim) {
-  at::Tensor values = sorted.gather(dim, at), indices = order.gather(dim, at);
-  give(c, 0, keepdim ? values : values.squeeze(dim));
-  give(c, 1, keepdim ? indices : indices.squeeze(dim));
+// One value of each row, as (values, indices): by a kernel that counts, without sorting.
+void selected(OpCall& c, ocl::Selected what, int64_t k, int64_t dim, bool keepdim) {
+  const at::Tensor& a = c.tensor(0);
+  auto sizes = a.sizes().vec();
+  if (a.dim() > 0) sizes[static_cast<size_t>(dim)] = 1;
+  const at::Tensor values = c.empty(sizes, a.scalar_type()), indices = c.empty(sizes, at::kLong);
+  must(ocl::select(c.queue(), what, k, ref(a), ref(values), ref(indices), static_cast<int>(dim), c.variant()));
+  give(c, 0, keepdim || a.dim() == 0 ? values : values.squeeze(dim));
+  give(c, 1, keepdim || a.dim() == 0 ? indices : indices.squeeze(dim));
 }
+int64_t dimOf(const OpCall& c, size_t i) { return c10::maybe_wrap_dim(c.integer(i), std::max<int64_t>(c.tensor(0).dim(), 1)); }
 
 // (self, k, dim, keepdim, *, values, indices)
-void kthvalue(OpCall& c) {
-  const at::Tensor& a = c.tensor(0);
-  const int64_t dim = c10::maybe_wrap_dim(c.integer(2), a.dim()), k = c.integer(1);
-  if (a.dim() == 0) {
-    give(c, 0, a);
-    give(c, 1, at::zeros({}, a.options().dtype(at::kLong)));
-    return;
-  }
-  const auto [sorted, order] = at::sort(a, /*stable=*/true, dim, false);
-  const at::Tensor v = sorted.narrow(dim, k - 1, 1), i = order.narrow(dim, k - 1, 1);
-  give(c, 0, c.flag(3) ? v : v.squeeze(dim));
-  give(c, 1, c.flag(3) ? i : i.squeeze(dim));
-}
+void kthvalue(OpCall& c) { selected(c, ocl::Selected::kth, c.integer(1) - 1, dimOf(c, 2), c.flag(3)); }
 bool kthvalueFits(const OpCall& c) {
   const at::Tensor& a = c.tensor(0);
   const int64_t length = a.dim() ? a.size(c10::maybe_wrap_dim(c.integer(2), a.dim())) : 1;
   return composedFits(c) && a.numel() > 0 && c.integer(1) >= 1 && c.integer(1) <= length;
 }
-
-// The place of the lower median in each sorted row. With NaN (which sorts last): the first NaN for median, the median of
-// the others for nanmedian.
-at::Tensor medianPlace(const at::Tensor& a, int64_t dim, bool ignore_nan) {
-  const at::Tensor nans = a.ne(a).sum({dim}, /*keepdim=*/true);
-  const int64_t n = a.size(dim);
-  if (!ignore_nan) return at::where(nans.gt(0), n - nans, at::full({}, (n - 1) / 2, nans.options()));
-  return (n - 1 - nans).to(at::kFloat).mul(0.5).floor().clamp_min(0).to(at::kLong);
-}
-template <bool ignore_nan>
-void medianDim(OpCall& c) {
-  const at::Tensor& a = c.tensor(0);
-  if (a.dim() == 0) {
-    give(c, 0, a);
-    give(c, 1, at::zeros({}, a.options().dtype(at::kLong)));
-    return;
-  }
-  const int64_t dim = c10::maybe_wrap_dim(c.integer(1), a.dim());
-  const auto [sorted, order] = at::sort(a, /*stable=*/true, dim, false);
-  place(c, sorted, order, medianPlace(a, dim, ignore_nan), dim, c.flag(2));
-}
-template <bool ignore_nan>
+// (self, dim, keepdim, *, values, indices)
+template <ocl::Selected what>
+void medianDim(OpCall& c) { selected(c, what, 0, dimOf(c, 1), c.flag(2)); }
+template <ocl::Selected what>
 void median(OpCall& c) {
   const at::Tensor flat = c.tensor(0).reshape({-1});
-  const auto [sorted, order] = at::sort(flat, /*stable=*/true, 0, false);
-  give(c, 0, sorted.gather(0, medianPlace(flat, 0, ignore_nan)).reshape({}));
+  const at::Tensor value = c.empty({1}, flat.scalar_type()), place = c.empty({1}, at::kLong);
+  must(ocl::select(c.queue(), what, 0, ref(flat), ref(value), ref(place), 0, c.variant()));
+  give(c, 0, value.reshape({}));
 }
 bool someFits(const OpCall& c) { return composedFits(c) && c.tensor(0).numel() > 0 && c.tensor(0).scalar_type() != at::kBool; }
 
 // The most frequent value of each row (the smallest of them), and where it stands last: (self, dim, keepdim)
 void mode(OpCall& c) {
   const at::Tensor& a = c.tensor(0);
-  if (a.dim() == 0) {
-    give(c, 0, a);
-    give(c, 1, at::zeros({}, a.options().dtype(at::kLong)));
-    return;
-  }
-  const int64_t dim = c10::maybe_wrap_dim(c.integer(1), a.dim()), n = a.size(dim);
-  const auto [sorted, order] = at::sort(a, /*stable=*/true, dim, false);
-  // Length of the run that ends at each place: place - start of its run, by a running maximum.
-  at::Tensor places = at::arange(n, a.options().dtype(at::kLong));
-  std::vector<int64_t> shape(static_cast<size_t>(a.dim()), 1);
-  shape[static_cast<size_t>(dim)] = n;
-  places = places.reshape(shape).expand(a.sizes());
-  at::Tensor starts = places;
-  if (n > 1) {
-    const at::Tensor fresh = sorted.narrow(dim, 1, n - 1).ne(sorted.narrow(dim, 0, n - 1));
-    const at::Tensor marks = at::where(fresh, places.narrow(dim, 1, n - 1), at::zeros({}, places.options()));
-    const at::Tensor all = at::cat({at::zeros_like(places.narrow(dim, 0, 1)), marks}, dim);
-    starts = std::get<0>(at::cummax(all, dim));
-  }
-  // argmax takes the first of equals: the smallest value among the most frequent.
-  const at::Tensor best = (places - starts).argmax(dim, /*keepdim=*/true);
-  place(c, sorted, order, best, dim, c.flag(2));
+  const int64_t dim = dimOf(c, 1);
+  auto sizes = a.sizes().vec();
+  if (a.dim() > 0) sizes[static_cast<size_t>(dim)] = 1;
+  const at::Tensor values = c.empty(sizes, a.scalar_type()), indices = c.empty(sizes, at::kLong);
+  must(ocl::mode(c.queue(), ref(a), ref(values), ref(indices), static_cast<int>(dim), c.variant()));
+  give(c, 0, c.flag(2) || a.dim() == 0 ? values : values.squeeze(dim));
+  give(c, 1, c.flag(2) || a.dim() == 0 ? indices : indices.squeeze(dim));
 }
 
 // (self, p, dim, maxnorm, *, out)
@@ -252,10 +215,10 @@ const NativeOp rows[] = {
     FLAGOS_COMPOSED("norm.dtype_out", norm<true>, normFits),
     FLAGOS_COMPOSED("equal", equal, composedFits),
     FLAGOS_COMPOSED("kthvalue.values", kthvalue, kthvalueFits),
-    FLAGOS_COMPOSED("median", median<false>, someFits),
-    FLAGOS_COMPOSED("nanmedian", median<true>, someFits),
-    FLAGOS_COMPOSED("median.dim_values", medianDim<false>, someFits),
-    FLAGOS_COMPOSED("nanmedian.dim_values", medianDim<true>, someFits),
+    FLAGOS_COMPOSED("median", median<ocl::Selected::median>, someFits),
+    FLAGOS_COMPOSED("nanmedian", median<ocl::Selected::nanmedian>, someFits),
+    FLAGOS_COMPOSED("median.dim_values", medianDim<ocl::Selected::median>, someFits),
+    FLAGOS_COMPOSED("nanmedian.dim_values", medianDim<ocl::Selected::nanmedian>, someFits),
     FLAGOS_COMPOSED("mode", mode, someFits),
     FLAGOS_COMPOSED("renorm.out", renorm, composedFloatFits<0>),
     FLAGOS_COMPOSED("embedding_renorm_", embeddingRenorm, composedFloatFits<0>),

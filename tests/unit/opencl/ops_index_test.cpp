@@ -1,4 +1,4 @@
-// Gather, scatter, advanced indexing, embedding, joining, scans, sorting: against plain loops over row-major positions.
+// Gather, scatter, advanced indexing, embedding, joining, scans, topk: against plain loops over row-major positions.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
