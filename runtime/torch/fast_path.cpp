@@ -137,26 +137,17 @@ ocl::FlatOperand operandOf(const at::Tensor& t) {
           static_cast<int64_t>(block.offset) / item + t.storage_offset()};
 }
 
-// Whether the result of a pointwise operator is contiguous and of the shape of an argument for sure: all tensors of the
-// device are contiguous, and those of another shape only repeat along it.
+// Whether the result of a pointwise operator is contiguous for sure: PyTorch orders its dimensions as the operands have them,
+// and those of contiguous ones, repeated or not, are in order.
 bool contiguousResult(const kde::Signature& s) {
-  const kde::ArgSig* full = nullptr;
+  bool any = false;
   for (size_t i = 0; i < s.nargs; ++i) {
     const kde::ArgSig& a = s.args[i];
     if (!a.on_device) continue;
     if (a.layout != kde::Layout::contiguous || a.rank > kde::kMaxRank) return false;
-    if (!full || a.rank > full->rank || (a.rank == full->rank && full->sizes < a.sizes)) full = &a;
+    any = true;
   }
-  if (!full) return false;
-  for (size_t i = 0; i < s.nargs; ++i) {
-    const kde::ArgSig& a = s.args[i];
-    if (!a.on_device) continue;
-    for (size_t d = 0; d < a.rank; ++d) {
-      const int64_t of_full = full->sizes[full->rank - a.rank + d];
-      if (a.sizes[d] != of_full && a.sizes[d] != 1) return false;
-    }
-  }
-  return true;
+  return any;
 }
 
 // One slot a hash, a table a thread: no lock, and a collision only costs the general path.
