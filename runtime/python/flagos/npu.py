@@ -352,4 +352,8 @@ def set_rng_state_all(new_states):
 def __getattr__(name):
     if name == "default_generators":
         return tuple(_C.default_generator(i) for i in range(_C.device_count()))
+    if name == "_initialized":
+        # torch.utils.checkpoint keeps a device's random state for its second run only where this is true. Our states
+        # exist before a device is opened, so a device there is enough.
+        return _C.device_count() > 0
     raise AttributeError(f"module 'torch.{_name}' has no attribute {name!r}")

@@ -135,3 +135,21 @@ def test_distributions_are_what_they_say(route):
         print((cases["uniform"][0] < 3).all().item(), (cases["exponential"][0] > 0).all().item())
     """
     assert good(code, **ROUTES[route]) == "True True\n"
+
+
+def test_checkpointed_parts_draw_the_same_numbers_when_they_run_again():
+    """Else dropout's backward would be of another mask than its forward, without a word."""
+    code = """
+        import torch
+        from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+        def part(x): return torch.nn.functional.dropout(x * x)
+        for reentrant in (True, False):
+            for sequential in (False, True):
+                x = torch.arange(1.0, 100, device="npu").requires_grad_()
+                y = checkpoint_sequential([part, part], 2, x, use_reentrant=reentrant) if sequential else checkpoint(part, x, use_reentrant=reentrant)
+                torch.rand(7, device="npu"); state = torch.npu.get_rng_state()
+                y.sum().backward()
+                slope = y.detach() / x.detach() * (4 if sequential else 2)
+                print(torch.allclose(x.grad, slope), 0 < (slope != 0).sum().item() < 99, torch.equal(torch.npu.get_rng_state(), state))
+    """
+    assert good(code) == "True True True\n" * 4
