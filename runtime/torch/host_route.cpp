@@ -270,6 +270,7 @@ void runOnHost(const c10::OperatorHandle& op, Stack* stack, ocl::Device& device,
       else op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
     } catch (const c10::Error& error) {
       refuseDtype(error, nameText(facts.name), faces.originals(), device);
+      if (stack->size() == base + n) nameIndex(error, nameText(facts.name), {stack->data() + base, n}, index);
       throw;
     }
   }

@@ -162,6 +162,23 @@ void refuseDtype(const c10::Error& error, std::string_view op, std::span<const a
                               ". Convert first to a dtype that it takes; most operators take float32.");
 }
 
+void nameIndex(const c10::Error& error, std::string_view op, std::span<const c10::IValue> args, int device) {
+  if (std::string_view(error.what_without_backtrace()).find("index out of range in self") == std::string_view::npos) return;
+  const at::Tensor* self = nullptr;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (!args[i].isTensor() || !args[i].toTensor().defined()) continue;
+    const at::Tensor& t = args[i].toTensor();
+    if (!self) { self = &t; continue; }
+    if (t.scalar_type() != at::kLong && t.scalar_type() != at::kInt) continue;
+    // (weight, indices, ...) looks rows up; the others are (self, dim, index, ...).
+    const int64_t dim = i == 2 && args[1].isInt() && self->dim() > 0 ? c10::maybe_wrap_dim(args[1].toInt(), self->dim()) : 0;
+    const int64_t size = self->dim() > 0 ? self->size(dim) : 1;
+    const at::Tensor all = t.reshape({-1}).to(at::kLong), bad = all.masked_select(all.lt(0).logical_or_(all.ge(size)));
+    if (bad.numel() == 0) continue;
+    TORCH_CHECK_INDEX(false, op, " on npu:", device, ": index ", bad[0].item<int64_t>(), " is out of bounds for dimension ", dim, " with size ", size);
+  }
+}
+
 void refuseResult(const at::Tensor& result, std::string_view op, int device) {
   const char* kind = kindOf(result);
   const char* way = op.find("backward") == op.npos ? "call .cpu() before it." : "make the layer with sparse=False.";

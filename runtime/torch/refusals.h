@@ -4,6 +4,7 @@
 // Threads: any; the GIL is not needed.
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 #include <c10/util/Exception.h>
 
 #include <span>
@@ -19,6 +20,10 @@ void installRefusals();
 // Throws in place of a CPU kernel's "not implemented": operator, dtypes, device, what OpenCL lacks, and what to do.
 // Returns if the error says something else, which is then the caller's to pass on.
 void refuseDtype(const c10::Error& error, std::string_view op, std::span<const at::Tensor> npu, const ocl::Device& device);
+
+// Throws in place of a CPU kernel's "index out of range in self", which names neither index nor size. `args` are the call's,
+// with CPU tensors. Returns if the error says something else.
+void nameIndex(const c10::Error& error, std::string_view op, std::span<const c10::IValue> args, int device);
 
 // Throws for a result that npu tensors cannot hold (sparse, quantized, nested).
 void refuseResult(const at::Tensor& result, std::string_view op, int device);

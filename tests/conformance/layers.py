@@ -221,7 +221,49 @@ def wrong_weights_raise_pytorchs_errors():
             raise AssertionError(f"{bad} was accepted")
 
 
-CHECKS = [layers_equal_the_cpu, recurrent_layers_equal_the_cpu, random_numbers_repeat_and_have_their_shapes, wrong_weights_raise_pytorchs_errors]
+def optional_tensors_may_be_missing_in_training():
+    """Autograd passes an undefined tensor where the caller gave None."""
+    indices, offsets = torch.tensor([1, 2, 4, 0, 3, 3]), torch.tensor([0, 2, 2])
+    for mode in ("sum", "mean", "max"):
+        same(lambda w: F.embedding_bag(indices.to(w.device), w, offsets.to(w.device), mode=mode, padding_idx=3), [made((6, 5), 1)], f"bag {mode}")
+        same(lambda w: F.embedding_bag(indices.view(2, 3).to(w.device), w, mode=mode), [made((6, 5), 1)], f"bag of rows, {mode}")
+    same(lambda w, p: F.embedding_bag(indices.to(w.device), w, offsets.to(w.device), mode="sum", per_sample_weights=p), [made((6, 5), 1), made((6,), 2)], "weighted")
+    same(lambda x, y: x.clamp(min=y), [made((4, 5), 1), made((5,), 2)], "clamp min")
+    same(lambda x, y: x.clamp(max=y), [made((4, 5), 1), made((5,), 2)], "clamp max")
+
+
+def lists_of_tensors_spread_and_unscale():
+    big, small = [made((8, 6), 1), made((8,), 2), turned(made((3, 4, 2), 3))], [made((), 4), made((8,), 5), made((2,), 6)]
+    for dtype in (torch.float32, torch.float16):
+        a, b = [t.to(dtype) for t in big], [t.abs().add(0.5).to(dtype) for t in small]
+        for name in ("add", "sub", "mul", "div", "maximum"):
+            same(lambda *t: getattr(torch, f"_foreach_{name}")(t[:3], t[3:]), [*a, *b], f"{name} {dtype}", atol=2e-3, rtol=2e-3)
+        # PyTorch's own backward of this one does not take shapes that spread.
+        same(torch.no_grad()(lambda *t: torch._foreach_addcdiv(t[:3], t[3:6], t[6:], value=-0.5)), [*a, *b, *b], f"addcdiv {dtype}", atol=4e-3, rtol=4e-3)
+        for bad in (None, float("inf"), float("nan")):
+            grads = [t.clone() for t in a]
+            if bad:
+                grads[2][1, 2, 1] = bad
+            def unscale(*t):
+                t, found = [x.detach().clone() for x in t], torch.zeros((), device=t[0].device)
+                torch._amp_foreach_non_finite_check_and_unscale_(t, found, torch.tensor(0.25, device=t[0].device))
+                return [*(x.float().nan_to_num(7) for x in t), found]
+            same(unscale, grads, f"unscale {dtype} {bad}")
+    for scale, tracker, found in ((4.0, 0, 0.0), (4.0, 1, 0.0), (4.0, 1, 1.0), (3e38, 1, 0.0), (4.0, 5, 0.0)):
+        def update(scale, tracker, found):
+            scale, tracker, found = scale.detach().clone(), tracker.clone(), found.detach()
+            result = torch._amp_update_scale_(scale, tracker, found, 2.0, 0.5, 2)
+            assert result.data_ptr() == scale.data_ptr()
+            return scale, tracker
+        same(update, [torch.tensor(scale), torch.tensor(tracker, dtype=torch.int32), torch.tensor(found)], f"scale {scale} {tracker} {found}")
+
+
+def windows_equal_the_cpu():
+    for n in (0, 1, 8, 9):
+        same(lambda _: [torch.kaiser_window(n, p, beta, device=_.device) for p in (True, False) for beta in (12.0, 3.5)], [torch.zeros(1)], f"kaiser {n}")
+
+
+CHECKS = [optional_tensors_may_be_missing_in_training, lists_of_tensors_spread_and_unscale, windows_equal_the_cpu, layers_equal_the_cpu, recurrent_layers_equal_the_cpu, random_numbers_repeat_and_have_their_shapes, wrong_weights_raise_pytorchs_errors]
 
 if __name__ == "__main__":
     for check in CHECKS:

@@ -2,6 +2,7 @@
 
 import atexit
 import multiprocessing
+import operator
 import os
 import sys
 
@@ -101,5 +102,18 @@ def _install(torch, core, name):
     _refusals.install(torch, name, core)
     _parallel.install(torch, name)
     _jagged.install(torch, name)
+    _profiler_names(torch, name)
     npu.memory._serve_accelerator()
     atexit.register(core._shut_down)
+
+
+def _profiler_names(torch, name):
+    """Programs write table(sort_by=f"self_{device}_time_total"): PyTorch turns the names of its own devices alone into "device"."""
+    from torch.autograd import profiler_util
+
+    for event in (profiler_util.FunctionEvent, profiler_util.FunctionEventAvg):
+        for part in ("time", "time_total", "memory_usage"):
+            for field in (f"device_{part}", f"self_device_{part}"):
+                alias = field.replace("device", name)
+                if not hasattr(event, alias):
+                    setattr(event, alias, property(operator.attrgetter(field)))

@@ -1,5 +1,7 @@
 // Sequences and rearrangements made of other operators.
+#include <ATen/TensorIterator.h>
 #include <ATen/WrapDimUtils.h>
+#include <ATen/native/UnaryOps.h>
 
 #include "runtime/torch/ops/composed.h"
 #include "runtime/torch/ops/elementwise.h"
@@ -130,11 +132,33 @@ bool histogramFits(const OpCall& c) {
 }
 
 #define FLAGOS_COMPOSED(schema, steps, fits) {"aten::" schema, "composed", composed<steps>, fits}
+
+// GradScaler.update: (scale, growth_tracker, found_inf, growth, backoff, interval)
+void updateScale(OpCall& c) {
+  const at::Tensor &scale = c.tensor(0), &tracker = c.tensor(1);
+  const at::Tensor bad = c.tensor(2).ne(0), steps = tracker + 1, due = steps.eq(c.integer(5)), grown = scale * c.number(3);
+  scale.copy_(at::where(bad, scale * c.number(4), at::where(due.logical_and(grown.abs().lt(INFINITY)), grown, scale)));
+  tracker.copy_(at::where(bad.logical_or(due), at::zeros_like(tracker), steps));
+  c.result(c10::IValue(scale));
+}
+bool updateScaleFits(const OpCall& c) {
+  return composedFits(c) && c.tensor(0).scalar_type() == at::kFloat && c.tensor(1).scalar_type() == at::kInt && c.tensor(0).numel() == 1 &&
+         c.tensor(1).numel() == 1 && c.tensor(2).numel() == 1;
+}
+
+// torch.kaiser_window: PyTorch makes the sequence 0, 1, 2 ... itself and calls this for what only a device can do.
+void kaiser(at::TensorIteratorBase& iter, int64_t n, double beta) {
+  const at::Tensor x = iter.tensor(1) * (2.0 / static_cast<double>(n - 1)) - 1;
+  at::Tensor root = at::special_i0((1 - x * x).clamp_min(0).sqrt() * beta);
+  iter.tensor(0).copy_(root / at::special_i0(at::full({}, beta, x.options())));
+}
+
 const NativeOp rows[] = {
     FLAGOS_COMPOSED("linspace.out", linspace, stepsFit),
     FLAGOS_COMPOSED("logspace.out", logspace, logStepsFit),
     FLAGOS_COMPOSED("eye.out", eye, eyeFits),
     FLAGOS_COMPOSED("eye.m_out", eye, eyeFits),
+    FLAGOS_COMPOSED("_amp_update_scale_", updateScale, updateScaleFits),
     FLAGOS_COMPOSED("_stack", stack, stackFits),
     FLAGOS_COMPOSED("_stack.out", stack, stackFits),
     FLAGOS_COMPOSED("rsub.Tensor", rsub, composedFits),
@@ -149,3 +173,7 @@ const OpTable table(rows);
 
 }  // namespace
 }  // namespace flagos::glue
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(kaiser_window_stub, &flagos::glue::kaiser)
+}  // namespace at::native

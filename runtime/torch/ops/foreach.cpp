@@ -1,7 +1,8 @@
 // Many tensors in few launches: `_foreach_*` and the fused optimizer steps.
-// Lists that mix dtypes, shapes or devices, and whole-number lists, take the host route.
+// Lists that mix dtypes or devices, and whole-number lists, take the host route.
 #include "runtime/opencl/ops/foreach.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/core/List.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
@@ -21,13 +22,21 @@ Refs refs(const std::vector<at::Tensor>& list) {
   return r;
 }
 
-bool sameKind(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+template <class Sizes>
+bool alike(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b, Sizes&& fit) {
   if (a.size() != b.size() || a.empty()) return false;
   for (size_t i = 0; i < a.size(); ++i)
     if (!isNpu(a[i]) || !isNpu(b[i]) || a[i].scalar_type() != b[i].scalar_type() || a[i].scalar_type() != a[0].scalar_type() ||
-        a[i].sizes() != b[i].sizes() || a[i].device() != a[0].device())
+        !fit(a[i].sizes(), b[i].sizes()) || a[i].device() != a[0].device() || b[i].device() != a[0].device())
       return false;
   return at::isFloatingType(a[0].scalar_type());
+}
+bool sameKind(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  return alike(a, b, [](at::IntArrayRef x, at::IntArrayRef y) { return x == y; });
+}
+// Each b spreads over its a, whose shape is the result's: optimizers divide parameters by 0-dim tensors.
+bool spreads(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  return alike(a, b, [](at::IntArrayRef x, at::IntArrayRef y) { return x == y || at::is_expandable_to(y, x); });
 }
 bool floats(const std::vector<at::Tensor>& a) { return sameKind(a, a); }
 
@@ -92,7 +101,7 @@ Result<void> lists(OpCall& c) {
   const auto self = c.tensors(0), other = c.tensors(1);
   return run(c, op, {&self, &other}, alpha ? numbers(c, 2) : std::vector<ocl::Scalar>());
 }
-bool listsFits(const OpCall& c) { return sameKind(c.tensors(0), c.tensors(1)); }
+bool listsFits(const OpCall& c) { return spreads(c.tensors(0), c.tensors(1)); }
 bool alphaFits(const OpCall& c) { return listsFits(c) && realNumbers(c, 2); }
 
 // addcmul, addcdiv: op(self, t1, t2, value or values)
@@ -101,7 +110,17 @@ Result<void> three(OpCall& c) {
   const auto self = c.tensors(0), a = c.tensors(1), b = c.tensors(2);
   return run(c, op, {&self, &a, &b}, numbers(c, 3));
 }
-bool threeFits(const OpCall& c) { return sameKind(c.tensors(0), c.tensors(1)) && sameKind(c.tensors(0), c.tensors(2)) && realNumbers(c, 3); }
+bool threeFits(const OpCall& c) { return spreads(c.tensors(0), c.tensors(1)) && spreads(c.tensors(0), c.tensors(2)) && realNumbers(c, 3); }
+
+// GradScaler: (grads, found_inf, inv_scale)
+Result<void> unscale(OpCall& c) {
+  return ocl::ampUnscale(c.queue(), refs(c.tensors(0)), ref(c.tensor(1)), ref(c.tensor(2)), c.variant());
+}
+bool unscaleFits(const OpCall& c) {
+  const auto grads = c.tensors(0);
+  const auto number = [&](const at::Tensor& t) { return isNpu(t) && t.device() == grads[0].device() && t.numel() == 1 && t.scalar_type() == at::kFloat; };
+  return floats(grads) && grads[0].scalar_type() != at::kDouble && number(c.tensor(1)) && number(c.tensor(2));
+}
 
 // The fused steps of torch.optim (fused=True).
 const ocl::TensorRef* optional(const OpCall& c, size_t i, ocl::TensorRef& keep) {
@@ -205,6 +224,7 @@ const NativeOp rows[] = {
     FLAGOS_BOTH("reciprocal", "", unary<PointwiseOp::reciprocal>, unaryFits),
     FLAGOS_BOTH("abs", "", unary<PointwiseOp::abs>, unaryFits),
     FLAGOS_BOTH("exp", "", unary<PointwiseOp::exp>, unaryFits),
+    {"aten::_amp_foreach_non_finite_check_and_unscale_", "foreach", unscale, unscaleFits, describe},
     {"aten::_fused_adam_", "foreach", adam, adamFits, describe},
     {"aten::_fused_adamw_", "foreach", adam, adamFits, describe},
     {"aten::_fused_adam_.tensor_lr", "foreach", adam, adamFits, describe},

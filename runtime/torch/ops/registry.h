@@ -37,7 +37,8 @@ class OpCall {
   const NativeOp& row() const { return row_; }
   const c10::FunctionSchema& schema() const { return schema_; }
   size_t count() const { return schema_.arguments().size(); }
-  bool given(size_t i) const { return !args_[i].isNone(); }       // false: None was passed
+  // False: None was passed, or what autograd passes for an optional tensor that is not there.
+  bool given(size_t i) const { return !args_[i].isNone() && (!args_[i].isTensor() || args_[i].toTensor().defined()); }
   const c10::IValue& value(size_t i) const { return args_[i]; }
   const at::Tensor& tensor(size_t i) const { return args_[i].toTensor(); }
   at::Tensor tensorOr(size_t i) const { return given(i) ? args_[i].toTensor() : at::Tensor(); }

@@ -113,7 +113,7 @@ def test_contexts_weights_and_refusals():
     assert lines[2:] == ["torch.float32 True", "True", "True", "torch.float32", "True", "torch.float32"]
 
 
-@pytest.mark.parametrize("env", [{}, {"FLAGOS_ROUTE": "opencl", "FLAGOS_FALLBACK": "allow"}, {"FLAGOS_SHARED_MEMORY": "0", "FLAGOS_FALLBACK": "allow"}],
+@pytest.mark.parametrize("env", [{}, {"FLAGOS_ROUTE": "opencl", "FLAGOS_FALLBACK": "forbid"}, {"FLAGOS_SHARED_MEMORY": "0", "FLAGOS_FALLBACK": "forbid"}],
                          ids=["default", "opencl", "discrete"])
 def test_the_gradient_scaler(env):
     """Scales, unscales, skips a step whose gradients overflow, grows after good ones: each number by hand."""
