@@ -1,8 +1,9 @@
-"""tensors.py, attention.py, sorting.py and faults.py in both memory modes, on the default route, on OpenCL kernels first, and on the host first."""
+"""tensors.py, attention.py, sorting.py, indexing.py and faults.py in both memory modes, on the default route, on OpenCL kernels first, and on the host first."""
 import os
 
 import attention
 import faults
+import indexing
 import pytest
 import sorting
 import tensors
@@ -66,6 +67,16 @@ def sorting_results(request):
 @pytest.mark.parametrize("check", [f.__name__ for f in sorting.CHECKS])
 def test_sorting(sorting_results, check):
     expect(sorting_results, check)
+
+
+@pytest.fixture(scope="module", params=FAULT_MODES[1:])
+def indexing_results(request):
+    return run_file("indexing.py", request.param)
+
+
+@pytest.mark.parametrize("check", [f.__name__ for f in indexing.CHECKS])
+def test_indexing(indexing_results, check):
+    expect(indexing_results, check)
 
 
 @pytest.fixture(scope="module", params=FAULT_MODES)

@@ -54,25 +54,53 @@ kernel void gather(global D* out, global const D* in, global const CAT2(PTR_, KI
 }
 #endif
 
+#ifdef COMBINE
+#define WRITE(p, q) ST(COMBINE(CONV1(LD(self, p)), CONV1(LD(src, q))), self, p)
+#else
+#define WRITE(p, q) self[p] = src[q]
+#endif
+
 #ifdef USE_scatter
-// One work-item per position outside of the walked dimension: it alone writes there, in order.
+// One work-item per position outside of the walked dimension: it alone writes there, in order. It takes neighbours
+// together: step by step along the walked dimension, or, where that lies densely, one after the other.
 // 0 = self, 1 = index, 2 = src; COMBINE(old, new). [9..11]: strides along the dimension.
 kernel void scatter(global D* self, global const CAT2(PTR_, KI)* index, global const D* src, global int* fault, const Meta m) {
-  EACH {
+  const long self_step = STEP(28), index_step = STEP(40), src_step = STEP(52);
+  const int dense = self_step == 1 && src_step == 1, long_rows = m.v[11] == 1 && m.v[3] >= 16;
+  EACH_RUN {
+    RUN
+    run = min(run, long_rows ? 1L : 256L);
     const long to = m.v[5] + offsetOf(&m, e, 28);
     const long at = m.v[6] + offsetOf(&m, e, 40), from = m.v[7] + offsetOf(&m, e, 52);
-    for (long k = 0; k < m.v[3]; ++k) {
+    for (long k = 0; k < m.v[3] && run == 1; ++k) {
       const long i = IX(index, at + k * m.v[10]);
       if (i < 0 || i >= m.v[4]) {
         badIndex(fault, i, m.v[4], m.v[15]);
         continue;
       }
-      const long p = to + i * m.v[9];
-#ifdef COMBINE
-      ST(COMBINE(CONV1(LD(self, p)), CONV1(LD(src, from + k * m.v[11]))), self, p);
-#else
-      self[p] = src[from + k * m.v[11]];
-#endif
+      WRITE(to + i * m.v[9], from + k * m.v[11]);
+    }
+    for (long k = 0; k < m.v[3] && run > 1; ++k) {
+      const long read = from + k * m.v[11];
+      if (index_step == 0) {   // one index for all of the run
+        const long i = IX(index, at + k * m.v[10]), p = to + i * m.v[9];
+        if (i < 0 || i >= m.v[4]) {
+          badIndex(fault, i, m.v[4], m.v[15]);
+        } else if (dense) {
+          for (long j = 0; j < run; ++j) WRITE(p + j, read + j);
+        } else {
+          for (long j = 0; j < run; ++j) WRITE(p + j * self_step, read + j * src_step);
+        }
+        continue;
+      }
+      for (long j = 0; j < run; ++j) {
+        const long i = IX(index, at + k * m.v[10] + j * index_step);
+        if (i < 0 || i >= m.v[4]) {
+          badIndex(fault, i, m.v[4], m.v[15]);
+          continue;
+        }
+        WRITE(to + j * self_step + i * m.v[9], read + j * src_step);
+      }
     }
   }
 }
@@ -100,7 +128,7 @@ static void places(const Meta* m, long e, long* place) {
 }
 #define INDICES global const CAT2(PTR_, KI)*i0, global const CAT2(PTR_, KI)*i1, global const CAT2(PTR_, KI)*i2, global const CAT2(PTR_, KI)*i3
 
-#ifndef ACCUMULATE   // moves bits, whatever the dtype
+#ifndef COMBINE   // moves bits, whatever the dtype
 // 0 = out, 1 = self.
 kernel void index_get(global D* out, global const D* self, INDICES, global int* fault, const Meta m) {
   const int count = (int)m.v[12];
@@ -127,47 +155,62 @@ kernel void index_get(global D* out, global const D* self, INDICES, global int* 
 }
 #endif
 
-// 0 = values, 1 = self. [3] positions of the index space follow each other within one work-item, so that repeated
-// indices are summed (or overwritten) in order; e counts the other positions: position = k * n + e.
-kernel void index_put(global const D* values, global D* self, INDICES, global int* fault, const Meta m) {
-  EACH {
-    for (long k = 0; k < m.v[3]; ++k) {
-      const long pos = k * m.v[0] + e;
+// 0 = src (the values), 1 = self. The [3] positions of the index space, of the first [13] dimensions, follow each other within
+// one work-item, so that repeated indices are summed (or overwritten) in order; e counts the other positions, neighbours
+// together: position = k * n + e.
+kernel void index_put(global const D* src, global D* self, INDICES, global int* fault, const Meta m) {
+  const int count = (int)m.v[12], last_index = (int)m.v[13] - 1;
+  const long along = last_index >= 0 ? m.v[16 + last_index] : 1, src_along = last_index >= 0 ? m.v[28 + last_index] : 0;
+  const long self_step = STEP(40), src_step = STEP(28);
+  const int dense = self_step == 1 && src_step == 1;
+  EACH_RUN {
+    RUN
+    const long at = m.v[6] + offsetOf(&m, e, 40);
+    for (long k = 0, left; k < m.v[3]; k += left) {   // offsets are decoded once for all along the last index dimension
+      left = min(along, m.v[3] - k);
       long place[4];
-      places(&m, pos, place);
-      const long s = selected(&m, place, i0, i1, i2, i3, fault);
-      if (s == LONG_MIN) continue;
-      const long p = m.v[6] + offsetOf(&m, pos, 40) + s, from = m.v[5] + offsetOf(&m, pos, 28);
-#ifdef ACCUMULATE
-      ST(CONV1(LD(self, p)) + CONV1(LD(values, from)), self, p);
-#else
-      self[p] = values[from];
-#endif
+      places(&m, k * m.v[0] + e, place);
+      long from = m.v[5] + offsetOf(&m, k * m.v[0] + e, 28);
+      for (long q = 0; q < left; ++q, from += src_along) {
+        const long s = selected(&m, place, i0, i1, i2, i3, fault);
+        for (int i = 0; i < count; ++i) place[i] += last_index >= 0 ? m.v[64 + 12 * i + last_index] : 0;
+        if (s == LONG_MIN) continue;
+        const long p = at + s;
+        if (dense) {
+          for (long j = 0; j < run; ++j) WRITE(p + j, from + j);
+        } else {
+          for (long j = 0; j < run; ++j) WRITE(p + j * self_step, from + j * src_step);
+        }
+      }
     }
   }
 }
 #endif
 
 #ifdef USE_embedding_backward
-// One work-item per column; rows in order. [13] padding row, [14] 1 = divide by the index's frequency.
+// One work-item for some columns; rows in order. [13] padding row, [14] 1 = divide by the index's frequency.
 // 0 = grad_weight, 1 = grad [rows, columns] packed, 2 = indices [rows] packed.
 kernel void embedding_backward(global D* weight, global const D* grad, global const CAT2(PTR_, KI)* index, global int* fault, const Meta m) {
-  EACH {
-    for (long r = 0; r < m.v[3]; ++r) {
-      const long i = IX(index, m.v[7] + r);
-      if (i == m.v[13]) continue;
-      if (i < 0 || i >= m.v[4]) {
-        badIndex(fault, i, m.v[4], m.v[15]);
-        continue;
-      }
-      S scale = (S)1;
-      if (m.v[14]) {
-        long count = 0;
-        for (long q = 0; q < m.v[3]; ++q) count += IX(index, m.v[7] + q) == i;
-        scale = (S)1 / (S)count;
-      }
-      const long p = m.v[5] + i * m.v[9] + e * m.v[10];
-      ST(CONV1(LD(weight, p)) + scale * CONV1(LD(grad, m.v[6] + r * m.v[0] + e)), weight, p);
+  const long first = (long)get_global_id(0) * m.v[1], last = min(first + m.v[1], m.v[0]);
+  if (first >= last) return;
+  for (long r = 0; r < m.v[3]; ++r) {
+    const long i = IX(index, m.v[7] + r);
+    if (i == m.v[13]) continue;
+    if (i < 0 || i >= m.v[4]) {
+      badIndex(fault, i, m.v[4], m.v[15]);
+      continue;
+    }
+    S scale = (S)1;
+    if (m.v[14]) {
+      long count = 0;
+      for (long q = 0; q < m.v[3]; ++q) count += IX(index, m.v[7] + q) == i;
+      scale = (S)1 / (S)count;
+    }
+    const long p = m.v[5] + i * m.v[9], from = m.v[6] + r * m.v[0];
+    if (m.v[10] == 1) {
+      for (long e = first; e < last; ++e) ST(CONV1(LD(weight, p + e)) + scale * CONV1(LD(grad, from + e)), weight, p + e);
+    } else {
+      for (long e = first; e < last; ++e) ST(CONV1(LD(weight, p + e * m.v[10])) + scale * CONV1(LD(grad, from + e)), weight, p + e * m.v[10]);
     }
   }
 }

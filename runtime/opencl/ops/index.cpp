@@ -66,6 +66,7 @@ Result<void> scatterBy(Queue& queue, const TensorRef& self, int dim, const Tenso
   const int64_t length = index.sizes[u(dim)];
   m.walk(dim, length);
   if (length == 0) return {};
+  m.dropUnits(3);
   IndexKernel k{"scatter", "scatter", number, self.dtype, combine.empty(), index.dtype, combine, internName(name)};
   return launchIndex(queue, k, index.numel() / length, m, {self.buffer, index.buffer, src.buffer}, variant);
 }
@@ -243,8 +244,9 @@ Result<void> indexPut(Queue& queue, const TensorRef& self, std::span<const Tenso
     for (const int base : {16, 28, 40, 64, 76, 88, 100}) rotate(base);
   }
   m.v[3] = p->b;
+  m.v[13] = p->b_rank;
   IndexKernel k{"index", "index_put", accumulate ? 6u : 5u, self.dtype, !accumulate, p->dtype,
-                accumulate ? std::string_view("#define ACCUMULATE\n") : std::string_view(), internName("index_put")};
+                accumulate ? kCombine[static_cast<size_t>(ScatterOp::add)] : std::string_view(), internName("index_put")};
   return launchIndex(queue, k, p->others, m, {values.buffer, self.buffer, p->index[0], p->index[1], p->index[2], p->index[3]}, variant);
 }
 

@@ -27,6 +27,17 @@ struct IndexMeta {
     v[3] = length;
     if (v[2] > 0) v[16 + dim] = 1;
   }
+  // Drops dimensions of size 1 of the first `operands` operands, so that runs go along one with neighbours.
+  void dropUnits(int operands) {
+    int64_t to = 0;
+    for (int64_t d = 0; d < v[2]; ++d) {
+      if (v[16 + d] == 1) continue;
+      v[16 + to] = v[16 + d];
+      for (int k = 0; k < operands; ++k) v[28 + 12 * k + to] = v[28 + 12 * k + d];
+      ++to;
+    }
+    v[2] = to;
+  }
 };
 
 struct IndexKernel {
