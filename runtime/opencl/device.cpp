@@ -3,8 +3,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 
 #include "runtime/base/metric.h"
 #include "runtime/base/paths.h"
@@ -17,8 +19,27 @@
 namespace flagos::ocl {
 
 DeviceImpl::DeviceImpl(uint32_t index, cl_device_id id, dal::DeviceDescription description, bool shared)
-    : index_(index), id_(id), description_(std::move(description)), shared_(shared),
-      direct_(shared && (deviceValue<cl_device_type>(id, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_CPU)) {}
+    : index_(index), id_(id), description_(std::move(description)), shared_(shared) {}
+
+bool DeviceImpl::kernelsSeeOurAddresses() noexcept {
+  alignas(4096) static std::array<uint64_t, 512> page;
+  ProgramCache& programs = *programs_;
+  auto kernel = programs.kernelFromText("addresses", "kernel void address(global ulong* p) { p[0] = (ulong)p; }\n", "address");
+  if (!kernel) return false;
+  static std::mutex one;
+  const std::unique_lock lock(one);
+  page[0] = 0;
+  cl_int status = CL_SUCCESS;
+  const cl_mem mem = clCreateBuffer(context_, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, sizeof page, page.data(), &status);
+  if (!mem) return false;
+  Range range;
+  range.local[0] = 1;
+  Queue& own = queue(0);
+  const bool seen = own.launch(**kernel, range, {Arg::buffer(mem)}).ok() && own.finish().ok() &&
+                    page[0] == reinterpret_cast<uint64_t>(page.data());
+  clReleaseMemObject(mem);
+  return seen;
+}
 
 Result<std::unique_ptr<DeviceImpl>> DeviceImpl::open(uint32_t index, cl_platform_id platform, cl_device_id id,
                                                      dal::DeviceDescription description, bool shared,
@@ -32,6 +53,9 @@ Result<std::unique_ptr<DeviceImpl>> DeviceImpl::open(uint32_t index, cl_platform
   auto queue = std::make_unique<QueueImpl>(*device, 0, shared);
   if (auto r = queue->open(); !r) return r.error();
   device->queues_[0].store(queue.release(), std::memory_order_release);
+  // Other drivers may call themselves a CPU and keep memory of their own all the same (simulators do): they are asked.
+  device->direct_ = shared && (deviceValue<cl_device_type>(id, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_CPU) &&
+                    (isPocl(id) || device->kernelsSeeOurAddresses());
   mou::PoolOptions options;
   options.device = index;
   auto pool = mou::Pool::create(*device, options);

@@ -32,6 +32,9 @@ class DeviceImpl final : public Device, public mou::DeviceMemory {
   Queue& queue(uint32_t id) noexcept override;
   Result<void> synchronize() noexcept override;
 
+  // Asks a kernel where its argument lies.
+  bool kernelsSeeOurAddresses() noexcept;
+
   // Around fork: true when nothing is pending (so that the child sees finished data) and the pool's lock is ours.
   bool tryBeforeFork() noexcept;
   void afterFork() noexcept { pool_->unlockAfterFork(); }
@@ -54,7 +57,8 @@ class DeviceImpl final : public Device, public mou::DeviceMemory {
   const uint32_t index_;
   const cl_device_id id_;
   dal::DeviceDescription description_;
-  const bool shared_, direct_;
+  const bool shared_;
+  bool direct_ = false;
   cl_context context_ = nullptr;
   std::mutex queues_mutex_;
   std::array<std::atomic<QueueImpl*>, kQueues> queues_{};

@@ -11,6 +11,7 @@
 #include <random>
 #include <vector>
 
+#include "runtime/opencl/device_impl.h"
 #include "runtime/opencl/fork_guard.h"
 #include "tests/unit/catch.h"
 
@@ -49,6 +50,14 @@ Result<void> add(Queue& q, const mou::Block* a, const mou::Block* b, const mou::
 }
 
 }  // namespace
+
+TEST_CASE("a kernel is asked whether an address means to it what it means to us", "[opencl]") {
+  auto& d = static_cast<DeviceImpl&>(dev());
+  const bool cpu = d.description().kind == dal::Kind::cpu;
+  CHECK(d.directAddresses() == (cpu && d.sharedMemory()));
+  if (cpu && d.sharedMemory())
+    for (int i = 0; i < 3; ++i) CHECK(d.kernelsSeeOurAddresses());
+}
 
 TEST_CASE("devices have numbers, names, limits and measured rates", "[opencl]") {
   Device& d = dev();
