@@ -1,6 +1,7 @@
 """Writes by indices, in every shape that changes how kernels walk: rows, columns, middle dimensions, views with gaps, indices
 that broadcast and repeat. Plain functions as in tensors.py; test_tensors.py runs them."""
 import itertools
+import os
 
 import torch
 
@@ -93,6 +94,42 @@ def gradients_of_embeddings():
             return weight.grad.cpu()
 
         torch.testing.assert_close(run(D), run("cpu"), msg=lambda m, d=dtype, s=size, o=options: f"{d} {s} {o}: {m}")
+
+
+def indices_that_lie_on_the_cpu():
+    """Loaders and permutations give such; a list of numbers becomes one. The same kernel takes them as takes those of the device."""
+    x = torch.arange(60.0).view(5, 12)
+    i, j, mask = torch.tensor([4, 0, -1]), torch.tensor([1, 2, 3]), torch.tensor([True, False, True, True, False])
+    reads = [lambda t: t[i], lambda t: t[:, i], lambda t: t[i, j], lambda t: t[mask], lambda t: t[[0, 1]], lambda t: t[[0, 1], [2, 3]], lambda t: t[mask][:, i],
+             lambda t: t[i.to(t.device), j], lambda t: t[i, j.to(t.device)], lambda t: t[i.int()], lambda t: t[torch.tensor(2)], lambda t: t[None, i],
+             lambda t: t[i[None], :, None], lambda t: t[torch.tensor([], dtype=torch.int64)], lambda t: t[mask, 3]]
+
+    def written(t):
+        t[i] = 9.0
+        t[mask, 1] = 4.0
+        t[torch.tensor([0, 0]), [1, 2]] += 1
+        t.index_put_((torch.tensor([1, 1]),), torch.tensor(2.0).to(t.device), accumulate=True)
+        return t
+
+    calls = lambda: {r["kernel"]: r["calls"] for r in torch.flagos._C.route_counts() if r["op"] in ("aten::index.Tensor_out", "aten::_index_put_impl_")}  # noqa: E731
+    npu, before = x.to(D), calls()
+    for number, f in enumerate([*reads, written]):
+        for _ in range(2):
+            same(f, x, what=f"{number}")
+    if os.environ.get("FLAGOS_ROUTE") == "opencl":
+        assert calls() != before and calls().get("host.aten", 0) == before.get("host.aten", 0), (before, calls())
+    leaf, there = x.clone().requires_grad_(), x.to(D).requires_grad_()
+    for t in (leaf, there):
+        t[i].pow(2).sum().backward()
+    assert torch.equal(there.grad.cpu(), leaf.grad)
+    for wrong in (torch.tensor([5]), torch.tensor([-6])):
+        try:
+            npu[wrong].cpu()
+        except (IndexError, RuntimeError) as error:
+            assert f"index {wrong.item()} is out of bounds" in str(error) and "size 5" in str(error), error
+        else:
+            raise AssertionError(f"{wrong} was taken")
+    assert (npu + 1).sum().item() == 1830.0
 
 
 CHECKS = [f for name, f in list(globals().items())

@@ -14,8 +14,8 @@ bool dense(const at::Tensor& t) {
   return isNpu(t) && t.layout() == at::kStrided && t.dim() <= ocl::kMaxDims && !at::isComplexType(t.scalar_type()) && !t.is_quantized() &&
          toDType(t.scalar_type()) != DType::other;
 }
-bool whole(const at::Tensor& t) { return isNpu(t) && (t.scalar_type() == at::kLong || t.scalar_type() == at::kInt); }
-// One pointer per dimension of self; null = not indexed.
+bool whole(const at::Tensor& t) { return t.scalar_type() == at::kLong || t.scalar_type() == at::kInt; }
+// One pointer per dimension of self; null = not indexed. Indices on the CPU are copied, as PyTorch does.
 struct Indices {
   std::vector<at::Tensor> keep;
   std::vector<ocl::TensorRef> refs;
@@ -25,10 +25,11 @@ struct Indices {
     for (const c10::IValue& v : c.value(1).toListRef()) {
       if (v.isNone() || !v.toTensor().defined()) { list.emplace_back(); continue; }
       const at::Tensor t = v.toTensor();
-      if (t.scalar_type() != at::kBool && t.scalar_type() != at::kByte) { list.emplace_back(t); continue; }
-      // A mask stands for the coordinates of its true elements: their number is waited for.
       at::AutoDispatchBelowADInplaceOrView below;
-      const at::Tensor places = at::nonzero(t);
+      const at::Device device = c.tensor(0).device();
+      if (t.scalar_type() != at::kBool && t.scalar_type() != at::kByte) { list.emplace_back(t.to(device)); continue; }
+      // A mask stands for the coordinates of its true elements: their number is waited for.
+      const at::Tensor places = at::nonzero(t).to(device);
       for (int64_t d = 0; d < t.dim(); ++d) list.emplace_back(places.select(1, d));
     }
     refs.reserve(list.size());
@@ -47,7 +48,7 @@ bool indicesFit(const OpCall& c) {
     if (v.isNone() || !v.toTensor().defined()) continue;
     const at::Tensor& t = v.toTensor();
     const bool mask = t.scalar_type() == at::kBool || t.scalar_type() == at::kByte;
-    if (!isNpu(t) || (mask && t.dim() == 0) || (!mask && !whole(t))) return false;
+    if (!(isNpu(t) || t.is_cpu()) || (mask && t.dim() == 0) || (!mask && !whole(t))) return false;
     masks |= mask;
     ints |= t.scalar_type() == at::kInt;
     n += mask ? t.dim() : 1;
@@ -82,7 +83,7 @@ Result<void> embeddingBackward(OpCall& c) {
   return ocl::embeddingBackward(c.queue(), ref(grad), ref(c.tensor(1)), ref(out), c.integer(3), c.flag(4), c.variant());
 }
 bool embeddingBackwardFits(const OpCall& c) {
-  return dense(c.tensor(0)) && at::isFloatingType(c.tensor(0).scalar_type()) && whole(c.tensor(1)) && c.tensor(0).numel() > 0;
+  return dense(c.tensor(0)) && at::isFloatingType(c.tensor(0).scalar_type()) && isNpu(c.tensor(1)) && whole(c.tensor(1)) && c.tensor(0).numel() > 0;
 }
 
 // (tensors, dim, *, out). PyTorch has sized `out` by now; a copy converts dtypes on the way.

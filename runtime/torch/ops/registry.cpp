@@ -40,9 +40,12 @@ int nativeDevice(const c10::IValue* args, size_t n) {
     const c10::IValue& v = args[i];
     if (v.isTensor()) {
       look(v.toTensor());
-    } else if (v.isTensorList() || v.isOptionalTensorList()) {
+    } else if (v.isTensorList()) {
       for (const auto& t : v.toListRef())
         if (t.isTensor()) look(t.toTensor());
+    } else if (v.isOptionalTensorList()) {  // indices: PyTorch takes them from the CPU too
+      for (const auto& t : v.toListRef())
+        if (t.isTensor() && !t.toTensor().is_cpu()) look(t.toTensor());
     } else if (v.isDevice() && index < 0 && v.toDevice().type() == kNpu) {
       index = checkedIndex(v.toDevice().index());
     }
