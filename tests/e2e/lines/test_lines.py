@@ -28,7 +28,8 @@ def variant(folder, name, *changes):
 def bytes_of(script, text, *args, key="live_bytes"):
     """Bytes on the line that holds `text`, from a real run of the script."""
     with Training(*args, script=script) as training:
-        training.wait_until_working("optimizer.step()" if "optimizer.step()" in open(script).read() else "o.step()")
+        # Past the first steps: from the second batch on, a new one is uploaded while the last is still held.
+        training.wait_until_working("optimizer.step()" if "optimizer.step()" in open(script).read() else "o.step()", calls=200)
         row, line = top(training.pid, 0.1), training.line(text)
     return sum(s[key]["value"] for s in row["sites"] if s["line"] == line and s["file"] == os.path.realpath(script) and not s.get("backward_of"))
 
