@@ -27,6 +27,16 @@ struct IndexMeta {
     v[3] = length;
     if (v[2] > 0) v[16 + dim] = 1;
   }
+  // What makes values and their places of the rows of `in` along dim: operands 0 = values, 1 = in, 2 = indices.
+  void rows(const TensorRef& values, const TensorRef& in, const TensorRef& indices, int dim, int64_t length) {
+    sizes(in);
+    const TensorRef* const all[] = {&values, &in, &indices};
+    for (int k = 0; k < 3; ++k) {
+      operand(k, *all[k], dim);
+      if (in.ndim > 0) v[9 + k] = all[k]->strides[static_cast<size_t>(dim)];
+    }
+    walk(dim, length);
+  }
   // Drops dimensions of size 1 of the first `operands` operands, so that runs go along one with neighbours.
   void dropUnits(int operands) {
     int64_t to = 0;

@@ -84,16 +84,7 @@ Result<void> running(Queue& queue, bool largest, const TensorRef& in, const Tens
   if (in.numel() == 0) return {};
   const int64_t length = in.ndim == 0 ? 1 : in.sizes[u(dim)];
   IndexMeta m;
-  m.sizes(in);
-  m.operand(0, values, dim);
-  m.operand(1, in, dim);
-  m.operand(2, indices, dim);
-  if (in.ndim > 0) {
-    m.v[9] = values.strides[u(dim)];
-    m.v[10] = in.strides[u(dim)];
-    m.v[11] = indices.strides[u(dim)];
-  }
-  m.walk(dim, length);
+  m.rows(values, in, indices, dim, length);
   IndexKernel k{"running", "running", largest ? 13u : 14u, in.dtype, false, DType::int64,
                 largest ? std::string_view("#define BEATS(x, best) ((x) >= (best))\n") : std::string_view("#define BEATS(x, best) ((x) <= (best))\n")};
   return launchIndex(queue, k, in.numel() / length, m, {values.buffer, in.buffer, indices.buffer}, variant);

@@ -69,16 +69,7 @@ Result<void> launch(Queue& queue, Function f, DType dtype, int64_t items, int64_
 // Launch data of what orders the rows of `in` along dim: 0 = values, 1 = in, 2 = indices.
 IndexMeta orderMeta(const TensorRef& in, const TensorRef& values, const TensorRef& indices, int dim, int64_t length, bool descending) {
   IndexMeta m;
-  m.sizes(in);
-  m.operand(0, values, dim);
-  m.operand(1, in, dim);
-  m.operand(2, indices, dim);
-  if (in.ndim > 0) {
-    m.v[9] = values.strides[u(dim)];
-    m.v[10] = in.strides[u(dim)];
-    m.v[11] = indices.strides[u(dim)];
-  }
-  m.walk(dim, length);
+  m.rows(values, in, indices, dim, length);
   m.v[13] = values.ndim == 0 ? 1 : values.sizes[u(dim)];   // how many of the ordered row are kept
   m.v[14] = descending;
   return m;
